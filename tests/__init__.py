@@ -1,0 +1,1 @@
+"""Tests of Trimtab, one folder a room."""
