@@ -18,7 +18,7 @@ from torch import Tensor
 from trimtab.errors import OutputError, TextError
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 _CHARACTERS_PER_TOKEN = 64
 _SMALL_TEXT = 4_000_000
@@ -119,3 +119,14 @@ def cut_windows(
     count = count if limit is None else min(count, limit)
     ids_NL = torch.tensor(ids[: count * length], dtype=torch.long).view(count, length)
     return Windows(ids_NL, (SourceNote(source, count, None, len(ids)),))
+
+
+def check_length(model: PreTrainedModel, length: int) -> None:
+    """See that the model can read windows of `length` tokens.
+
+    Raises:
+        TextError: its positions end before.
+    """
+    longest = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+    if longest is not None and length > longest:
+        raise TextError(f"windows of {length} tokens are too long: the model reads {longest} at most")
