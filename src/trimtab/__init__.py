@@ -29,8 +29,8 @@ def __dir__() -> list[str]:
     return sorted([*globals(), *_LAZY])
 
 
-def _register(_transformers_module: object) -> None:
-    import_module("trimtab.lowrank.register").register()
+def _add_low_rank(_transformers_module: object) -> None:
+    import_module("trimtab.lowrank.quantizer")  # registers itself
 
 
-wrapt.register_post_import_hook(_register, "transformers.quantizers.auto")
+wrapt.register_post_import_hook(_add_low_rank, "transformers.quantizers.auto")

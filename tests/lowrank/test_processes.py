@@ -13,7 +13,7 @@ from transformers.quantizers.auto import AUTO_QUANTIZER_MAPPING
 
 import trimtab
 from tests.lowrank.conftest import Checkpoint
-from trimtab.lowrank.register import register
+from trimtab.lowrank.quantizer import register
 
 FAMILIES = ("llama", "qwen3", "gemma3", "gpt2", "opt", "phi3", "gpt_neox", "qwen3_moe")
 
@@ -89,6 +89,14 @@ def test_without_trimtab_every_family_is_refused(checkpoint: Checkpoint, tmp_pat
         again.append(tmp_path / arch)
     folders = [*(checkpoint(arch) for arch in FAMILIES), *again, checkpoint("llama", torch.float32, "60KB")]
     assert run(LOAD_NONE, *folders) == [f"refused {folder} RuntimeError" for folder in folders]
+
+
+@pytest.mark.parametrize("first", ["quantizer", "linear"])
+def test_any_file_of_the_room_may_be_imported_first(first: str) -> None:
+    program = (
+        f"import trimtab.lowrank.{first}\nfrom transformers.quantizers import auto\nprint(*auto.AUTO_QUANTIZER_MAPPING)"
+    )
+    assert "lowrank" in run(program)[0].split()
 
 
 def test_registering_again_changes_nothing_and_unknown_names_are_refused() -> None:

@@ -10,6 +10,7 @@ import errno
 import glob
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -119,7 +120,7 @@ def _put_in_place(temporary: Path, target: Path, overwrite: bool) -> None:
     if not target.exists():
         os.rename(temporary, target)
     elif not _exchange(temporary, target):
-        old = temporary.with_name(temporary.name + "-old")
+        old = target.with_name(f"{target.name}.old-{temporary.name.rpartition('-')[2]}")
         os.rename(target, old)
         try:
             os.rename(temporary, target)
@@ -131,6 +132,8 @@ def _put_in_place(temporary: Path, target: Path, overwrite: bool) -> None:
 
 def _exchange(first: Path, second: Path) -> bool:
     """Swap two folders in one step; False where the system cannot (then nothing has changed)."""
+    if sys.platform != "linux":
+        return False
     renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if renameat2 is None:
         return False

@@ -1,7 +1,8 @@
 """The transformers plug-in: puts low-rank layers into the empty model before `from_pretrained` fills it.
 
 transformers calls every special way of storing weights a quantizer; `from_pretrained` and `save_pretrained` call
-the methods here. This file is imported while transformers itself is being imported, so it imports little of it.
+the methods here. This file is imported while transformers itself is being imported (see `trimtab/__init__.py`), so it
+imports little of it; at its end it registers the plug-in, once.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from transformers.quantizers import auto
 from transformers.quantizers.base import HfQuantizer
 
 from trimtab.errors import CheckpointError, ModelError
-from trimtab.lowrank.config import LowRankConfig, block_entries
+from trimtab.lowrank.config import QUANT_METHOD, LowRankConfig, block_entries
 from trimtab.lowrank.ranks import low_rank_layers
 from trimtab.lowrank.surgery import densify_in_place, empty_low_rank, replace_module
 from trimtab.models import headers
@@ -51,7 +53,7 @@ class LowRankQuantizer(HfQuantizer):
         return True
 
     def update_parallel_plan(self, model: PreTrainedModel, plan: dict[str, str]) -> None:
-        """Tensor-parallel plans name dense weights: with none, every process keeps the whole model."""
+        """Tensor-parallel plans split dense weights; with none, transformers refuses to split the model wrongly."""
         plan.clear()
 
     def _process_model_before_weight_loading(
@@ -165,3 +167,13 @@ def _headers(files: list[str]) -> dict[str, headers.TensorHeader]:
         return {name: tensor for file in files for name, tensor in headers.read_header(Path(file)).items()}
     except ModelError as error:
         raise CheckpointError(str(error)) from error
+
+
+def register() -> None:
+    """Register the plug-in with transformers, so that `from_pretrained` finds it; again changes nothing."""
+    if QUANT_METHOD not in auto.AUTO_QUANTIZER_MAPPING:
+        auto.register_quantization_config(QUANT_METHOD)(LowRankConfig)
+        auto.register_quantizer(QUANT_METHOD)(LowRankQuantizer)
+
+
+register()
