@@ -1,1 +1,1 @@
-""""""
+"""Pure tensor mathematics: no modules, no files, no progress bars."""
