@@ -1,0 +1,58 @@
+"""What this machine is and what it was asked: versions, memory, speed."""
+
+from __future__ import annotations
+
+import resource
+import sys
+import time
+from importlib.metadata import PackageNotFoundError, version
+
+import torch
+
+_PACKAGES = ("trimtab", "torch", "transformers", "safetensors")
+
+
+def versions() -> dict[str, str]:
+    """The versions that a result depends on."""
+    found = {"python": sys.version.split()[0]}
+    for name in _PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "not installed"
+    return found
+
+
+def peak_memory_bytes() -> int:
+    """The largest resident memory of this process so far, from the operating system."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def matrix_rate(dtype: torch.dtype, device: str | torch.device = "cpu", *, seconds: float = 0.2) -> float:
+    """Floating-point operations a second of a 512 x 1024 x 1024 matrix product, measured now."""
+    x, w = torch.randn(512, 1024, device=device).to(dtype), torch.randn(1024, 1024, device=device).to(dtype)
+    torch.mm(x, w)
+    _wait(device)
+    start, count = time.perf_counter(), 0
+    while time.perf_counter() - start < seconds:
+        torch.mm(x, w)
+        _wait(device)
+        count += 1
+    return count * 2 * 512 * 1024 * 1024 / (time.perf_counter() - start)
+
+
+def read_bandwidth(*, megabytes: int = 512) -> float:
+    """Bytes a second that this machine reads from memory, measured by summing a large array (best of three)."""
+    x = torch.ones(megabytes * 2**20 // 4)
+    times = []
+    for _ in range(3):
+        start = time.perf_counter()
+        x.sum()
+        times.append(time.perf_counter() - start)
+    return x.numel() * 4 / min(times)
+
+
+def _wait(device: str | torch.device) -> None:
+    if torch.device(device).type == "cuda":
+        torch.cuda.synchronize()
