@@ -194,8 +194,8 @@ def test_a_disk_that_is_full(checkpoint: Checkpoint, small_disk: Path) -> None:
 
 
 def test_what_safetensors_says_of_a_full_disk_is_understood() -> None:
-    assert output._is_disk_full(RuntimeError("I/O error: No space left on device (os error 28)"))
-    assert not output._is_disk_full(RuntimeError("I/O error: Input/output error (os error 5)"))
+    assert output.is_disk_full(RuntimeError("I/O error: No space left on device (os error 28)"))
+    assert not output.is_disk_full(RuntimeError("I/O error: Input/output error (os error 5)"))
 
 
 KILLED = """

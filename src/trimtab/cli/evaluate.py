@@ -80,9 +80,9 @@ class _Work:
 
     def run(self) -> Evaluation:
         """Read the text, load what is measured, measure."""
-        from trimtab.cli.options import device_of, dtype_of
         from trimtab.evaluate.run import evaluate, evaluate_against
         from trimtab.lowrank.load import load
+        from trimtab.models.placement import device_of, dtype_of
         from trimtab.text.sources import read_text
 
         where: dict[str, Any] = {"dtype": dtype_of(self.dtype), "device": device_of(self.device)}

@@ -35,9 +35,9 @@ def command(
         prompt = _standard_input()
     if not prompt.strip():
         raise TextError("the prompt is empty: there is nothing to answer")
-    from trimtab.cli.options import device_of, dtype_of
     from trimtab.evaluate.generation import generate_batch
     from trimtab.lowrank.load import load
+    from trimtab.models.placement import device_of, dtype_of
 
     loaded, tokenizer = load(model, dtype=dtype_of(dtype), device=device_of(device))
     start = time.monotonic()

@@ -6,8 +6,8 @@ import sys
 
 import typer
 
-from trimtab.cli import densify, doctor, evaluate, generate, inspect, methods
 from trimtab.cli import compress as compress
+from trimtab.cli import densify, doctor, evaluate, generate, inspect, methods
 from trimtab.errors import TrimtabError
 
 app = typer.Typer(

@@ -42,10 +42,9 @@ def fresh_folder(out: Path | str, *, overwrite: bool = False) -> Iterator[Path]:
     _mention_unfinished(temporary)
     try:
         yield temporary
-        _finish_files(temporary)
-        _put_in_place(temporary, target, overwrite)
+        publish(temporary, target, overwrite=overwrite)
     except Exception as error:
-        if _is_disk_full(error):
+        if is_disk_full(error):
             raise OutputError(
                 f"no space left while writing {target}; nothing was kept, make room and try again"
             ) from error
@@ -63,6 +62,17 @@ def check_output(out: Path | str, *, overwrite: bool = False) -> None:
     target = _target(out)
     _check_free(target, overwrite)
     _temporary_beside(target).rmdir()
+
+
+def publish(folder: Path, out: Path | str, *, overwrite: bool = False) -> None:
+    """Rename a complete `folder` to `out`, on the same file system, in one step; `folder` is gone afterwards.
+
+    Raises:
+        OutputError: `out` is there (and may not be replaced).
+    """
+    _finish_files(folder)
+    _put_in_place(folder, _target(out), overwrite)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _target(out: Path | str) -> Path:
@@ -120,7 +130,7 @@ def _put_in_place(temporary: Path, target: Path, overwrite: bool) -> None:
     if not target.exists():
         os.rename(temporary, target)
     elif not _exchange(temporary, target):
-        old = target.with_name(f"{target.name}.old-{temporary.name.rpartition('-')[2]}")
+        old = target.with_name(f".{target.name}.old-{os.getpid()}")
         os.rename(target, old)
         try:
             os.rename(temporary, target)
@@ -141,7 +151,7 @@ def _exchange(first: Path, second: Path) -> bool:
     return bool(renameat2(_AT_FDCWD, paths[0], _AT_FDCWD, paths[1], _RENAME_EXCHANGE) == 0)
 
 
-def _is_disk_full(error: BaseException | None) -> bool:
+def is_disk_full(error: BaseException | None) -> bool:
     """Whether an error, or what caused it, is a full disk; safetensors says so in words only."""
     while error is not None:
         if isinstance(error, OSError) and error.errno in _FULL:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 import sys
 import time
 from importlib.metadata import PackageNotFoundError, version
@@ -21,12 +20,6 @@ def versions() -> dict[str, str]:
         except PackageNotFoundError:
             found[name] = "not installed"
     return found
-
-
-def peak_memory_bytes() -> int:
-    """The largest resident memory of this process so far, from the operating system."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
 
 
 def matrix_rate(dtype: torch.dtype, device: str | torch.device = "cpu", *, seconds: float = 0.2) -> float:

@@ -10,14 +10,15 @@ from typing import Any
 from trimtab.compress.budget import Target
 from trimtab.compress.methods import Recipe
 from trimtab.errors import OptionError
+from trimtab.models.placement import dtype_of
 
 
 @dataclass(frozen=True)
 class Job:
     """The options of one run. `calibration` None: `self`, or whatever an existing statistics file holds.
 
-    `dtype` is "bf16", "fp32" or None (as stored); `text` is what the result is measured on. `command` is only
-    written down.
+    `dtype` is "bf16", "fp32" or None (as stored; fp16 is read as bf16). `text` is what the result is measured on,
+    with `text_windows` windows of `window_length` tokens. `command` is only written down.
     """
 
     model: str
@@ -38,14 +39,19 @@ class Job:
     command: str = ""
 
     def __post_init__(self) -> None:
-        for name in ("windows", "window_length", "text_windows"):
+        for name in ("windows", "text_windows"):
             if getattr(self, name) < 1:
                 raise OptionError(f"--{name.replace('_', '-')} must be at least 1, not {getattr(self, name)}")
+        if self.window_length < 2:
+            raise OptionError(f"--window-length must be at least 2, not {self.window_length}")
+        if dtype_of(self.dtype) is not None and self.dtype == "fp16":
+            raise OptionError("--dtype fp16 overflows while gradients are collected: choose bf16 or fp32")
 
     def identity(self) -> dict[str, Any]:
-        """What must be the same for an interrupted run to be resumed: all but the command."""
+        """What must be the same for an interrupted run to be resumed: all that decides which weights are written."""
         values = asdict(self) | {"target": str(self.target), "out": str(self.out)}
-        del values["command"]
+        for name in ("command", "evaluate", "text", "text_windows"):
+            del values[name]
         return {key: _plain(value) for key, value in values.items()}
 
 

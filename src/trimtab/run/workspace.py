@@ -6,20 +6,31 @@ run takes up after the last one. The output itself appears in one step, at the e
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
+
+from filelock import FileLock, Timeout
 
 from trimtab.errors import OptionError, OutputError
 from trimtab.lowrank.output import check_output, is_disk_full
 from trimtab.progress import say
 from trimtab.run.job import Job, differences
+from trimtab.run.memory import peak_bytes, reset_peak
+
+
+@dataclass(frozen=True)
+class StageUse:
+    """Seconds that a stage took, and the largest resident memory of the process meanwhile."""
+
+    seconds: float
+    peak_bytes: int
 
 
 class Workspace:
@@ -31,23 +42,38 @@ class Workspace:
         self.statistics = folder / "statistics.safetensors"
         self.factors = folder / "factors"
         self.sensitivity = folder / "sensitivity.json"
-        self.plan = folder / "plan.json"
+        self.draft = folder / "report.json"
         self.checkpoint = folder / "checkpoint"
-        self.checkpoint_done = folder / "checkpoint.done"
+        self._checkpoint_done = folder / "checkpoint.done"
         self.evaluation = folder / "evaluation.json"
         self._job = folder / "job.json"
         self._stages = folder / "stages.json"
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Measure the seconds of a stage and keep them with the run."""
+        """Measure seconds and peak memory of a stage, say them, and keep them with the run."""
         start = time.monotonic()
+        reset_peak()
         yield
-        self.write_json(self._stages, {**self.stages(), name: round(time.monotonic() - start, 2)})
+        used = StageUse(round(time.monotonic() - start, 2), peak_bytes())
+        say(f"{name}: {used.seconds:.1f} s, peak memory {used.peak_bytes / 1e9:.2f} GB")
+        self.write_json(self._stages, {**self._read_stages(), name: asdict(used)})
 
-    def stages(self) -> dict[str, float]:
-        """Seconds of every finished stage."""
+    def stages(self) -> dict[str, StageUse]:
+        """What every finished stage used, in the order in which they ran."""
+        return {name: StageUse(**used) for name, used in self._read_stages().items()}
+
+    def _read_stages(self) -> dict[str, Any]:
         return self.read_json(self._stages) if self._stages.exists() else {}
+
+    @property
+    def has_checkpoint(self) -> bool:
+        """Whether the checkpoint is there and complete."""
+        return self._checkpoint_done.exists() and self.checkpoint.exists()
+
+    def checkpoint_is_complete(self) -> None:
+        """Note that the checkpoint need not be written again."""
+        self._checkpoint_done.touch()
 
     def write_json(self, path: Path, value: Any) -> None:
         """Write a file of the workspace atomically."""
@@ -75,7 +101,7 @@ class Workspace:
 
 @contextmanager
 def open_workspace(job: Job, *, resume: bool, overwrite: bool) -> Iterator[Workspace]:
-    """Make or continue the workspace of a job; it is removed when the block ends without an error.
+    """Make or continue the workspace of a job. It is removed when the block ends well, or before any stage is finished.
 
     Raises:
         OutputError: the output exists (without `overwrite`), cannot be written, another run is at work on it, an
@@ -85,19 +111,23 @@ def open_workspace(job: Job, *, resume: bool, overwrite: bool) -> Iterator[Works
     check_output(job.out, overwrite=overwrite)
     out = job.out.expanduser().resolve()
     workspace = Workspace(out.parent / f".{out.name}.trimtab-run")
-    _settle(workspace, job, resume, overwrite)
-    with (workspace.folder / "lock").open("a") as lock:
-        _lock(lock, workspace)
-        with _explaining_full_disk(workspace):
-            yield workspace
-    shutil.rmtree(workspace.folder, ignore_errors=True)
+    with _locked(workspace):
+        try:
+            _settle(workspace, job, resume, overwrite)
+            with _explaining_full_disk(workspace):
+                yield workspace
+        except BaseException:
+            if not workspace.stages():
+                shutil.rmtree(workspace.folder, ignore_errors=True)
+            raise
+        shutil.rmtree(workspace.folder, ignore_errors=True)
 
 
 def _settle(workspace: Workspace, job: Job, resume: bool, overwrite: bool) -> None:
-    begun = (workspace.folder / "job.json").exists()
+    begun = bool(workspace.stages())
     if begun and resume:
         workspace.check_same(job)
-        say(f"resuming: {', '.join(workspace.stages()) or 'nothing'} done before")
+        say(f"resuming: {', '.join(workspace.stages())} done before")
         return
     if begun and not overwrite:
         raise OutputError(
@@ -105,20 +135,25 @@ def _settle(workspace: Workspace, job: Job, resume: bool, overwrite: bool) -> No
         )
     if resume:
         say("there is no interrupted run to resume: starting from the beginning")
-    if workspace.folder.exists():
-        with (workspace.folder / "lock").open("a") as lock:
-            _lock(lock, workspace)
-        shutil.rmtree(workspace.folder)
+    shutil.rmtree(workspace.folder, ignore_errors=True)
     workspace.folder.mkdir(parents=True)
     workspace.begin(job)
 
 
-def _lock(lock: IO[str], workspace: Workspace) -> None:
-    """Take the lock; the system gives it back when this process ends, however it ends."""
+@contextmanager
+def _locked(workspace: Workspace) -> Iterator[None]:
+    """Keep other runs away from the workspace; the lock goes when this process ends, however it ends."""
+    path = workspace.folder.with_name(workspace.folder.name + ".lock")
+    lock = FileLock(path)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+        lock.acquire(timeout=0)
+    except Timeout:
         raise OutputError(f"another run is at work in {workspace.folder}") from None
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+        lock.release()
 
 
 @contextmanager
@@ -132,10 +167,3 @@ def _explaining_full_disk(workspace: Workspace) -> Iterator[None]:
                 "make room and give --resume"
             ) from error
         raise
-
-
-def once(path: Path, make: Callable[[], None]) -> None:
-    """Run `make` unless the file that it makes is there already."""
-    if not path.exists():
-        make()
-        assert path.exists(), path

@@ -1,4 +1,4 @@
-"""Options that several commands share, checked before anything heavy happens."""
+"""The types and devices that a model can be loaded in, by the names that users write; checked before heavy work."""
 
 from __future__ import annotations
 
@@ -20,7 +20,14 @@ def dtype_of(name: str | None) -> torch.dtype | None:
         raise OptionError(f"unknown dtype {name!r}: choose one of {', '.join(_DTYPES)}")
     import torch
 
-    return getattr(torch, _DTYPES[name])
+    found: torch.dtype = getattr(torch, _DTYPES[name])
+    return found
+
+
+def short_name(dtype: torch.dtype) -> str:
+    """The short name of a dtype ("bf16"), or the long one of another kind ("float8_e5m2")."""
+    long = str(dtype).removeprefix("torch.")
+    return next((short for short, name in _DTYPES.items() if name == long), long)
 
 
 def device_of(name: str) -> torch.device:
