@@ -13,6 +13,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from trimtab.errors import CheckpointError
 from trimtab.lowrank.config import QUANT_METHOD, LowRankConfig
 from trimtab.lowrank.quantizer import attach
+from trimtab.models.quiet import quiet_libraries
 
 HASHED = ("*.safetensors", "*.safetensors.index.json")
 """The files whose hashes are kept: those that nobody edits by hand."""
@@ -36,8 +37,9 @@ def save_checkpoint(
     appears whole or not at all.
     """
     attach(model, made)
-    model.save_pretrained(folder, max_shard_size=max_shard_size)
-    tokenizer.save_pretrained(folder)
+    with quiet_libraries():
+        model.save_pretrained(folder, max_shard_size=max_shard_size)
+        tokenizer.save_pretrained(folder)
     _write_hashes(folder)
 
 

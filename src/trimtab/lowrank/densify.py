@@ -10,6 +10,7 @@ from trimtab.errors import CheckpointError
 from trimtab.lowrank.load import load
 from trimtab.lowrank.output import check_output, fresh_folder
 from trimtab.lowrank.ranks import low_rank_layers
+from trimtab.models.quiet import quiet_libraries
 
 
 def densify(spec: str | Path, out: Path | str, *, overwrite: bool = False) -> None:
@@ -29,8 +30,9 @@ def densify(spec: str | Path, out: Path | str, *, overwrite: bool = False) -> No
         raise CheckpointError(f"{spec} has no low-rank layers; it is an ordinary model already")
     to_dense(model)
     with fresh_folder(out, overwrite=overwrite) as folder:
-        model.save_pretrained(folder, max_shard_size="5GB")
-        tokenizer.save_pretrained(folder)
+        with quiet_libraries():
+            model.save_pretrained(folder, max_shard_size="5GB")
+            tokenizer.save_pretrained(folder)
         (folder / "README.md").write_text(_card(str(spec)), "utf-8")
 
 

