@@ -15,6 +15,9 @@ __version__ = "0.1.0"
 
 _LAZY = {
     "load": "trimtab.lowrank.load",
+    "plan": "trimtab.run.api",
+    "compress": "trimtab.run.api",
+    "save": "trimtab.run.api",
 }
 """Public names, and the module that each is taken from when it is first used."""
 

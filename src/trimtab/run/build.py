@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from trimtab.compress import sensitivity
-from trimtab.compress.plan import Plan, apply_plan, factorize_all, make_plan
+from trimtab.compress.plan import apply_plan, factorize_all, make_plan
 from trimtab.compress.statistics import KINDS, Statistics, collect, few_tokens_warning
 from trimtab.compress.statistics_file import check_kinds, check_model, load_statistics, save_statistics
 from trimtab.compress.store import FolderStore
@@ -18,8 +16,8 @@ from trimtab.progress import say
 from trimtab.report.codec import encode
 from trimtab.report.data import RunReport
 from trimtab.run.calibration import DEFAULT, check_same_text
-from trimtab.run.environment import versions
 from trimtab.run.job import Job
+from trimtab.run.made import how_it_was_made
 from trimtab.run.prepare import Prepared
 from trimtab.run.summary import draft
 from trimtab.run.workspace import Workspace
@@ -45,30 +43,10 @@ def build(job: Job, prepared: Prepared, workspace: Workspace) -> None:
         apply_plan(prepared.model, plan, store)
         shutil.rmtree(workspace.checkpoint, ignore_errors=True)
         workspace.checkpoint.mkdir()
-        made = how_it_was_made(job, prepared, statistics, plan)
+        said = {"base_model": job.model, "requested": str(job.target), "command": job.command}
+        made = how_it_was_made(job.recipe, statistics, plan, **said)
         save_checkpoint(prepared.model, prepared.tokenizer, workspace.checkpoint, made=made)
     workspace.checkpoint_is_complete()
-
-
-def how_it_was_made(job: Job, prepared: Prepared, statistics: Statistics, plan: Plan) -> dict[str, Any]:
-    """What `config.json` of the checkpoint records."""
-    windows = statistics.windows
-    return {
-        "base": {"model": job.model, "fingerprint": prepared.fingerprint},
-        "method": job.recipe.method,
-        "factorizer": {"name": job.recipe.factorizer, **asdict(job.recipe.factorizer_options)},
-        "allocator": {"name": job.recipe.allocator, **asdict(job.recipe.allocator_options)},
-        "requested": str(job.target),
-        "removed": round(plan.removed, 6),
-        "calibration": {
-            "sources": [asdict(note) for note in windows.sources],
-            "windows": len(windows),
-            "window_length": windows.length,
-            "fingerprint": windows.fingerprint,
-        },
-        "command": job.command,
-        "versions": versions(),
-    }
 
 
 def _statistics(job: Job, prepared: Prepared, workspace: Workspace) -> Statistics:

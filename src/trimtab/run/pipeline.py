@@ -84,5 +84,5 @@ def _write_about(job: Job, report: RunReport, folder: Path) -> None:
     config = read_config(folder)
     assert config is not None
     write_report(report, folder)
-    (folder / "README.md").write_text(card(job, report, config.made["base"]["fingerprint"]), "utf-8")
+    (folder / "README.md").write_text(card(job, report, config.made["base_fingerprint"]), "utf-8")
     say(f"report: {job.out / 'report.html'}")

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from trimtab.compress.allocators import Budget, Candidate, check_feasible
@@ -62,7 +61,7 @@ def load_base(job: Job) -> LoadedModel:
     loaded = load_model(job.model, dtype=dtype_of(job.dtype), device=device)
     if job.dtype is None and loaded.model.dtype == torch.float16:
         say("the model is stored in fp16, whose gradients overflow; it is read, and will be written, in bf16")
-        nn.Module.to(loaded.model, torch.bfloat16)
+        loaded = load_model(job.model, dtype=torch.bfloat16, device=device)
     return loaded
 
 
