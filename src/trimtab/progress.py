@@ -32,7 +32,14 @@ def track(items: Iterable[Item], description: str, total: int) -> Iterator[Item]
 
 
 def _track_bar(items: Iterable[Item], description: str, total: int, console: object) -> Iterator[Item]:
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
     columns = (
         TextColumn("{task.description:<24}"),

@@ -29,6 +29,7 @@ def main() -> None:
     except TrimtabError as error:
         print(f"trimtab: {error}", file=sys.stderr)
         sys.exit(2)
-    except KeyboardInterrupt:
-        print("trimtab: interrupted; nothing that was there before has changed", file=sys.stderr)
-        sys.exit(130)
+    except SystemExit as end:  # Typer turns Ctrl-C into this
+        if end.code == 130:
+            print("trimtab: interrupted; nothing that was there before has changed", file=sys.stderr)
+        raise

@@ -14,6 +14,7 @@ share one input Gram.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, ExitStack
@@ -23,6 +24,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from trimtab.compress.compute_dtype import fastest_dtype
 from trimtab.compress.factorizers import Knowledge
 from trimtab.errors import ModelError
 from trimtab.models.projections import Projection
@@ -34,6 +36,9 @@ KINDS = frozenset({"input_gram", "output_gram", "fisher"})
 
 IMPORTANCES = ("fisher", "absolute", "gradient")
 """Per projection, from each window's weight gradient g: sum (g W)^2, sum |g W|, sum g^2 (summed over windows)."""
+
+_ROWS = 32
+"""Predictions whose softmax is computed at a time."""
 
 
 @dataclass
@@ -76,6 +81,8 @@ def collect(
 ) -> Statistics:
     """Run the model once over the windows (one at a time) and return the statistics.
 
+    The model computes in its own dtype, or in fp32 where this processor is faster in it (see `fastest_dtype`).
+
     Args:
         windows: ids_NL, whole windows without padding.
         kinds: which of `KINDS` to collect.
@@ -88,7 +95,7 @@ def collect(
     start = time.monotonic()
     statistics = Statistics(kinds, model_fingerprint, windows)
     if kinds:
-        with _Collector(model, projections, statistics) as collector:
+        with fastest_dtype(model), _Collector(model, projections, statistics) as collector:
             for ids_L in track(windows.ids_NL, "Statistics", len(windows.ids_NL)):
                 collector.add_window(ids_L)
         _finish(statistics, projections)
@@ -128,11 +135,11 @@ class _Collector(AbstractContextManager["_Collector"]):
         ids_1L = ids_L[None].to(self.device)
         logits_1LV = self.model(input_ids=ids_1L, use_cache=False).logits
         self.last_input = None
-        loss = summed_next_token_loss(logits_1LV, ids_1L)
-        if not torch.isfinite(loss):
-            raise ModelError(f"the model's loss on a calibration window is {loss.item()}: its weights are not sound")
+        loss, gradient_LV = summed_next_token_loss(logits_1LV[0].detach(), ids_1L[0])
+        if not math.isfinite(loss):
+            raise ModelError(f"the model's loss on a calibration window is {loss}: its weights are not sound")
         if self.backward:
-            loss.backward()
+            logits_1LV.backward(gradient_LV[None])
 
     def _forward_hook(self, name: str) -> Callable[[nn.Module, tuple[Tensor, ...], Tensor], None]:
         def hook(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
@@ -177,11 +184,22 @@ class _Collector(AbstractContextManager["_Collector"]):
         return hook
 
 
-def summed_next_token_loss(logits_BLV: Tensor, ids_BL: Tensor) -> Tensor:
-    """Return the sum of -log p(next token), labels shifted once, in fp32."""
-    return nn.functional.cross_entropy(
-        logits_BLV[:, :-1].flatten(0, 1).float(), ids_BL[:, 1:].flatten(), reduction="sum"
-    )
+def summed_next_token_loss(logits_LV: Tensor, ids_L: Tensor) -> tuple[float, Tensor]:
+    """Return the sum of -log p(next token), labels shifted once, and its gradient softmax(logits) - onehot(next token).
+
+    The softmax is in fp32, the gradient in the logits' dtype (its last row, which predicts nothing, is zero). A few
+    rows at a time stay in the cache; a whole window's would not.
+    """
+    gradient_LV = torch.empty_like(logits_LV)
+    gradient_LV[-1] = 0
+    loss = 0.0
+    for start in range(0, len(ids_L) - 1, _ROWS):
+        rows = slice(start, min(start + _ROWS, len(ids_L) - 1))
+        next_R1 = ids_L[rows.start + 1 : rows.stop + 1, None]
+        logp_RV = logits_LV[rows].float().log_softmax(-1)
+        loss -= logp_RV.gather(1, next_R1).sum().item()
+        gradient_LV[rows] = logp_RV.exp_().scatter_add_(1, next_R1, -torch.ones_like(logp_RV[:, :1]))
+    return loss, gradient_LV
 
 
 class _only_gradients_of(AbstractContextManager[None]):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 from torch.nn import functional as F
 from transformers import PreTrainedModel
@@ -15,6 +16,7 @@ from trimtab.errors import ModelError
 from trimtab.evaluate.forward import check_finite_outputs, check_window_length, measuring, next_token_logits
 from trimtab.evaluate.measure import Measure, weighted_mean
 from trimtab.evaluate.perplexity import (
+    ROWS,
     PerplexityResult,
     perplexity_of,
     perplexity_ratio,
@@ -94,8 +96,12 @@ def kl_to_base(
 
 def token_kl(logits_LV: Tensor, base_LV: Tensor) -> Tensor:
     """KL(base || model) of each of L predictions, in nats, from the logits of both; fp32, shape [L]."""
-    logp_LV, base_logp_LV = logits_LV.float().log_softmax(-1), base_LV.float().log_softmax(-1)
-    return F.kl_div(logp_LV, base_logp_LV, reduction="none", log_target=True).sum(-1)
+    return torch.cat([_rows_kl(*rows) for rows in zip(logits_LV.split(ROWS), base_LV.split(ROWS), strict=True)])
+
+
+def _rows_kl(logits_RV: Tensor, base_RV: Tensor) -> Tensor:
+    logp_RV, base_logp_RV = logits_RV.float().log_softmax(-1), base_RV.float().log_softmax(-1)
+    return F.kl_div(logp_RV, base_logp_RV, reduction="none", log_target=True).sum(-1)
 
 
 def _window_kl(logits_LV: Tensor, base_LV: Tensor, count: int, number: int) -> float:

@@ -18,6 +18,9 @@ from trimtab.evaluate.measure import Measure, exponential, weighted_mean
 from trimtab.progress import track
 from trimtab.text.windows import Windows
 
+ROWS = 32
+"""How many predictions' logits are turned to fp32 at a time."""
+
 
 @dataclass(frozen=True)
 class PerplexityResult:
@@ -92,9 +95,15 @@ def window_loss(logits_LV: Tensor, ids_L: Tensor, count: int, number: int) -> fl
 
     Raises ModelError naming the window (`number` counts from 0) where the loss is not finite.
     """
-    nll_L = F.cross_entropy(logits_LV.float(), ids_L[1:].to(logits_LV.device), reduction="none")
+    nll_L = token_losses(logits_LV, ids_L[1:].to(logits_LV.device))
     check_finite_outputs(nll_L, f"window {number + 1} of the text")
     return nll_L[-count:].double().mean().item()
+
+
+def token_losses(logits_LV: Tensor, targets_L: Tensor) -> Tensor:
+    """-log p(target) of each of L predictions in nats, fp32; a few rows at a time, which stay in the cache."""
+    rows = zip(logits_LV.split(ROWS), targets_L.split(ROWS), strict=True)
+    return torch.cat([F.cross_entropy(some_RV.float(), targets_R, reduction="none") for some_RV, targets_R in rows])
 
 
 def perplexity_of(losses: list[float], counts: list[int]) -> PerplexityResult:

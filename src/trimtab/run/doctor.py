@@ -11,8 +11,9 @@ from pathlib import Path
 import psutil
 import torch
 
+from trimtab.compress.compute_dtype import matrix_rate
 from trimtab.models.demo import FILE_NAME, cache_folder
-from trimtab.run.environment import matrix_rate, read_bandwidth, versions
+from trimtab.run.environment import read_bandwidth, versions
 
 _OPTIONAL = {"datasets": "calibration from datasets", "lm_eval": "tasks of lm-eval", "matplotlib": "figures"}
 _STATISTICS_BYTES = 2.5

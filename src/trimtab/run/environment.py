@@ -22,19 +22,6 @@ def versions() -> dict[str, str]:
     return found
 
 
-def matrix_rate(dtype: torch.dtype, device: str | torch.device = "cpu", *, seconds: float = 0.2) -> float:
-    """Floating-point operations a second of a 512 x 1024 x 1024 matrix product, measured now."""
-    x, w = torch.randn(512, 1024, device=device).to(dtype), torch.randn(1024, 1024, device=device).to(dtype)
-    torch.mm(x, w)
-    _wait(device)
-    start, count = time.perf_counter(), 0
-    while time.perf_counter() - start < seconds:
-        torch.mm(x, w)
-        _wait(device)
-        count += 1
-    return count * 2 * 512 * 1024 * 1024 / (time.perf_counter() - start)
-
-
 def read_bandwidth(*, megabytes: int = 512) -> float:
     """Bytes a second that this machine reads from memory, measured by summing a large array (best of three)."""
     x = torch.ones(megabytes * 2**20 // 4)
@@ -44,8 +31,3 @@ def read_bandwidth(*, megabytes: int = 512) -> float:
         x.sum()
         times.append(time.perf_counter() - start)
     return x.numel() * 4 / min(times)
-
-
-def _wait(device: str | torch.device) -> None:
-    if torch.device(device).type == "cuda":
-        torch.cuda.synchronize()

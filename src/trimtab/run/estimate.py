@@ -14,6 +14,7 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel
 
+from trimtab.compress.compute_dtype import matrix_rate
 from trimtab.compress.statistics_file import load_statistics
 from trimtab.linalg.spectral import symmetric_eigh, thin_svd
 from trimtab.models.checks import check_compressible
@@ -22,7 +23,7 @@ from trimtab.models.load import load_skeleton
 from trimtab.models.placement import device_of, dtype_of, short_name
 from trimtab.models.projections import Coverage, Projection, coverage, find_projections
 from trimtab.run.calibration import DEFAULT
-from trimtab.run.environment import matrix_rate, read_bandwidth
+from trimtab.run.environment import read_bandwidth
 from trimtab.run.job import Job
 from trimtab.run.measure import BATCH_SIZE, NEW_TOKENS
 from trimtab.run.prepare import checked_budget

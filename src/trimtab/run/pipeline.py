@@ -18,7 +18,7 @@ from trimtab.run.job import Job
 from trimtab.run.measure import measure
 from trimtab.run.prepare import prepare
 from trimtab.run.summary import card, finished
-from trimtab.run.workspace import Workspace, open_workspace
+from trimtab.run.workspace import LOAD, Workspace, open_workspace
 from trimtab.text.sources import read_text
 
 
@@ -34,7 +34,7 @@ def compress_to_folder(job: Job, *, resume: bool = False, overwrite: bool = Fals
     _check_files(job)
     with open_workspace(job, resume=resume, overwrite=overwrite) as workspace:
         if not workspace.has_checkpoint:
-            with workspace.stage("load"):
+            with workspace.stage(LOAD):
                 prepared = prepare(job)
             build(job, prepared, workspace)
             del prepared

@@ -24,6 +24,9 @@ from trimtab.progress import say
 from trimtab.run.job import Job, differences
 from trimtab.run.memory import peak_bytes, reset_peak
 
+LOAD = "load"
+"""The stage that leaves nothing behind."""
+
 
 @dataclass(frozen=True)
 class StageUse:
@@ -58,6 +61,11 @@ class Workspace:
         used = StageUse(round(time.monotonic() - start, 2), peak_bytes())
         say(f"{name}: {used.seconds:.1f} s, peak memory {used.peak_bytes / 1e9:.2f} GB")
         self.write_json(self._stages, {**self._read_stages(), name: asdict(used)})
+
+    @property
+    def begun(self) -> bool:
+        """Whether anything is finished that is worth keeping."""
+        return bool(set(self._read_stages()) - {LOAD})
 
     def stages(self) -> dict[str, StageUse]:
         """What every finished stage used, in the order in which they ran."""
@@ -101,7 +109,7 @@ class Workspace:
 
 @contextmanager
 def open_workspace(job: Job, *, resume: bool, overwrite: bool) -> Iterator[Workspace]:
-    """Make or continue the workspace of a job. It is removed when the block ends well, or before any stage is finished.
+    """Make or continue the workspace of a job. It is removed when the block ends well, or with nothing finished.
 
     Raises:
         OutputError: the output exists (without `overwrite`), cannot be written, another run is at work on it, an
@@ -117,19 +125,20 @@ def open_workspace(job: Job, *, resume: bool, overwrite: bool) -> Iterator[Works
             with _explaining_full_disk(workspace):
                 yield workspace
         except BaseException:
-            if not workspace.stages():
+            if workspace.begun:
+                say(f"what is finished is kept in {workspace.folder}; --resume goes on from there")
+            else:
                 shutil.rmtree(workspace.folder, ignore_errors=True)
             raise
         shutil.rmtree(workspace.folder, ignore_errors=True)
 
 
 def _settle(workspace: Workspace, job: Job, resume: bool, overwrite: bool) -> None:
-    begun = bool(workspace.stages())
-    if begun and resume:
+    if workspace.begun and resume:
         workspace.check_same(job)
         say(f"resuming: {', '.join(workspace.stages())} done before")
         return
-    if begun and not overwrite:
+    if workspace.begun and not overwrite:
         raise OutputError(
             f"an interrupted run is in {workspace.folder}: give --resume to go on, or --overwrite to start anew"
         )
