@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from tests.tiny import save_tiny
-from trimtab.compress.budget import Target
-from trimtab.compress.methods import make_recipe
+from trimtab.compression.budget import Target
+from trimtab.compression.methods import make_recipe
 from trimtab.run.job import Job
 
 MakeJob = Callable[..., Job]

@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 import trimtab
 from tests.run.conftest import MakeJob
 from tests.tiny import ARCHITECTURES, VOCABULARY
-from trimtab.compress.methods import METHODS, make_recipe
+from trimtab.compression.methods import METHODS, make_recipe
 from trimtab.lowrank.checkpoint import read_config
 from trimtab.lowrank.ranks import rank_map
 from trimtab.models.load import load_model
@@ -137,7 +137,7 @@ def test_too_little_text_is_warned_about(job: MakeJob) -> None:
 
 
 def test_a_target_size_is_met_by_the_file_itself(job: MakeJob) -> None:
-    from trimtab.compress.budget import Target
+    from trimtab.compression.budget import Target
 
     whole = sum(file.stat().st_size for file in Path(job().model).glob("*.safetensors"))
     target = int(whole * 0.85)

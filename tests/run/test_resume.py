@@ -14,8 +14,8 @@ import pytest
 from safetensors.torch import load_file
 
 from tests.run.conftest import MakeJob
-from trimtab.compress.budget import Target
-from trimtab.compress.methods import make_recipe
+from trimtab.compression.budget import Target
+from trimtab.compression.methods import make_recipe
 from trimtab.errors import OptionError, OutputError, StatisticsError, TextError
 from trimtab.run import build, measure, pipeline
 from trimtab.run.job import Job

@@ -44,8 +44,8 @@ def command(
 ) -> None:
     """Compress a model by low rank, measure what that cost, and write checkpoint and report to OUT."""
     from trimtab.cli.json_file import check_target
-    from trimtab.compress.budget import Target, parse_size
-    from trimtab.compress.methods import make_recipe
+    from trimtab.compression.budget import Target, parse_size
+    from trimtab.compression.methods import make_recipe
     from trimtab.run.job import Job
 
     if json is not None:

@@ -6,14 +6,14 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from trimtab.compress.registry import Method, Registry
+    from trimtab.compression.registry import Method, Registry
 
 
 def command() -> None:
     """List methods, factorizers and allocators, with their options, defaults and sources."""
-    from trimtab.compress.allocators import allocators
-    from trimtab.compress.factorizers import factorizers
-    from trimtab.compress.methods import METHODS
+    from trimtab.compression.allocators import allocators
+    from trimtab.compression.factorizers import factorizers
+    from trimtab.compression.methods import METHODS
 
     print("methods (--method): a factorizer with an allocator")
     for name, pair in METHODS.items():

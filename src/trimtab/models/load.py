@@ -64,7 +64,7 @@ def _load(source: ModelSource, dtype: torch.dtype | None, device: str | torch.de
         _check_files(Path(source.location))
     tokenizer = load_tokenizer(source)
     with _as_model_error(source):
-        model, info = AutoModelForCausalLM.from_pretrained(
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
             source.location,
             dtype=dtype or _stored_dtype(source),
             output_loading_info=True,
@@ -72,13 +72,14 @@ def _load(source: ModelSource, dtype: torch.dtype | None, device: str | torch.de
             config=config,
             **source.arguments,
         )
+    model, info = loaded
     if missing := sorted(info["missing_keys"]):
         raise ModelError(
             f"{source.spec} is incomplete: {len(missing)} tensors are in none of its files, the first is {missing[0]}"
         )
     if source.gguf_file is not None:
         _forget_gguf(model)
-    return LoadedModel(model.to(device).eval(), tokenizer, source)  # type: ignore[arg-type]
+    return LoadedModel(model.to(device).eval(), tokenizer, source)
 
 
 def load_skeleton(spec: str | Path) -> LoadedModel:
@@ -165,7 +166,7 @@ def _forget_gguf(model: PreTrainedModel) -> None:
     for owner, name in ((model, "hf_quantizer"), (model.config, "quantization_config")):
         if hasattr(owner, name):
             delattr(owner, name)
-    model.is_quantized = False
+    model.is_quantized = False  # type: ignore[assignment]
 
 
 def _prepare_quantized(model: PreTrainedModel, source: ModelSource) -> None:

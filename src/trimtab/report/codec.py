@@ -37,7 +37,8 @@ def decode(kind: Any, value: Any) -> Any:
     Raises TypeError, KeyError or ValueError where `value` is not of that shape.
     """
     if dataclasses.is_dataclass(kind):
-        return kind(**{name: decode(hint, value[name]) for name, hint in _fields(kind) if name in value})
+        make: Any = kind
+        return make(**{name: decode(hint, value[name]) for name, hint in _fields(kind) if name in value})
     origin, arguments = get_origin(kind), get_args(kind)
     if origin in (Union, types.UnionType):
         return None if value is None else decode(_not_none(arguments), value)

@@ -6,10 +6,11 @@ matplotlib is optional: `pip install "trimtab[plot]"`.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from trimtab.errors import OptionError
-from trimtab.report.data import RunReport
+from trimtab.report.data import ProjectionRow
 from trimtab.report.grid import OUTSIDE, Grid, Series, arrange, cell_text, is_dense, kept, series
 from trimtab.report.palette import LIGHT, step
 from trimtab.report.pictures.panels import positive_importance
@@ -21,42 +22,42 @@ if TYPE_CHECKING:
 _LAYERS_ACROSS = 32
 
 
-def rank_figure(report: RunReport) -> Figure:
+def rank_figure(rows: Sequence[ProjectionRow], title: str) -> Figure:
     """The rank map: layers across (at most 32 a band), kinds down, coloured by the share of parameters kept.
 
     Raises OptionError where matplotlib is missing or no projection belongs to a layer.
     """
-    grid = arrange(report.projections)
+    grid = arrange(rows)
     if not grid.layers:
-        raise OptionError("the report has no projection in a layer, so there is no rank map to draw")
+        raise OptionError("no projection is in a layer, so there is no rank map to draw")
     bands = [grid.layers[start : start + _LAYERS_ACROSS] for start in range(0, len(grid.layers), _LAYERS_ACROSS)]
     height = len(bands) * (0.32 * len(grid.kinds) + 0.7) + 0.8
     figure = _new_figure(13, height)
     axes = figure.subplots(len(bands), 1, squeeze=False)[:, 0]
     for axis, band in zip(axes, bands, strict=True):
         _draw_band(axis, grid, band)
-    figure.suptitle(f"{report.title}: rank of each projection, colour is the share of parameters kept")
+    figure.suptitle(f"{title}: rank of each projection, colour is the share of parameters kept")
     return figure
 
 
-def importance_figure(report: RunReport) -> Figure:
+def importance_figure(rows: Sequence[ProjectionRow], title: str) -> Figure:
     """Importance by layer, one small picture for each kind of projection, on one logarithmic scale.
 
-    Raises OptionError where matplotlib is missing or the report has no importance.
+    Raises OptionError where matplotlib is missing or no row has an importance.
     """
-    kinds = [kind for kind in series(arrange(report.projections)) if _importances(kind)]
+    kinds = [kind for kind in series(arrange(rows)) if _importances(kind)]
     if not kinds:
-        raise OptionError("the report has no importance (this method does not use it), so there is nothing to draw")
+        raise OptionError("there is no importance (this method does not use it), so there is nothing to draw")
     columns = min(4, len(kinds))
-    rows = math.ceil(len(kinds) / columns)
-    figure = _new_figure(3.3 * columns, 2.2 * rows + 0.5)
-    axes = figure.subplots(rows, columns, squeeze=False, sharey=True)
+    lines = math.ceil(len(kinds) / columns)
+    figure = _new_figure(3.3 * columns, 2.2 * lines + 0.5)
+    axes = figure.subplots(lines, columns, squeeze=False, sharey=True)
     for index, axis in enumerate(axes.flat):
         if index < len(kinds):
             _draw_importance(axis, kinds[index], kinds)
         else:
             axis.set_visible(False)
-    figure.suptitle(f"{report.title}: importance by layer")
+    figure.suptitle(f"{title}: importance by layer")
     return figure
 
 

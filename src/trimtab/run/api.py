@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from trimtab.compress import sensitivity
-from trimtab.compress.allocators import Budget
-from trimtab.compress.budget import Target, budget_parameters, parse_size
-from trimtab.compress.methods import Recipe, make_recipe
-from trimtab.compress.plan import Plan, apply_plan, factorize_all, make_plan
-from trimtab.compress.statistics import KINDS, Statistics, collect, few_tokens_warning
-from trimtab.compress.statistics_file import check_kinds, check_model, load_statistics
-from trimtab.compress.store import Store
+from trimtab.compression import sensitivity
+from trimtab.compression.allocators import Budget
+from trimtab.compression.budget import Target, budget_parameters, parse_size
+from trimtab.compression.methods import Recipe, make_recipe
+from trimtab.compression.plan import Plan, apply_plan, factorize_all, make_plan
+from trimtab.compression.statistics import KINDS, Statistics, collect, few_tokens_warning
+from trimtab.compression.statistics_file import check_kinds, check_model, load_statistics
+from trimtab.compression.store import Store
 from trimtab.errors import ModelError, StatisticsError
 from trimtab.lowrank.checkpoint import save_checkpoint
 from trimtab.lowrank.output import fresh_folder
@@ -135,7 +135,7 @@ def plan(
     Args:
         remove, keep, target_size: exactly one: the fraction of projection parameters to remove or to keep, or the
             size of the weight files ("90MB", or bytes).
-        method: a pair of factorizer and allocator, see `trimtab.compress.methods.METHODS`; `factorizer` and
+        method: a pair of factorizer and allocator, see `trimtab.compression.methods.METHODS`; `factorizer` and
             `allocator` choose freely.
         settings: options of the two, such as "allocator.power=0.5".
         calibration: sources of text (see `trimtab.text.sources.read_text`, or "self"), or windows of token ids.

@@ -5,11 +5,11 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from trimtab.compress import sensitivity
-from trimtab.compress.plan import apply_plan, factorize_all, make_plan
-from trimtab.compress.statistics import KINDS, Statistics, collect, few_tokens_warning
-from trimtab.compress.statistics_file import check_kinds, check_model, load_statistics, save_statistics
-from trimtab.compress.store import FolderStore
+from trimtab.compression import sensitivity
+from trimtab.compression.plan import apply_plan, factorize_all, make_plan
+from trimtab.compression.statistics import KINDS, Statistics, collect, few_tokens_warning
+from trimtab.compression.statistics_file import check_kinds, check_model, load_statistics, save_statistics
+from trimtab.compression.store import FolderStore
 from trimtab.errors import OutputError
 from trimtab.lowrank.checkpoint import save_checkpoint
 from trimtab.progress import say

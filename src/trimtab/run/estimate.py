@@ -14,8 +14,8 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel
 
-from trimtab.compress.compute_dtype import matrix_rate
-from trimtab.compress.statistics_file import load_statistics
+from trimtab.compression.compute_dtype import matrix_rate
+from trimtab.compression.statistics_file import load_statistics
 from trimtab.linalg.spectral import symmetric_eigh, thin_svd
 from trimtab.models.checks import check_compressible
 from trimtab.models.headers import file_bytes

@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from trimtab.compress.budget import Target
-from trimtab.compress.methods import Recipe
+from trimtab.compression.budget import Target
+from trimtab.compression.methods import Recipe
 from trimtab.errors import OptionError
 from trimtab.models.placement import dtype_of
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from trimtab.compress.methods import Recipe
-from trimtab.compress.plan import Plan
-from trimtab.compress.statistics import Statistics
+from trimtab.compression.methods import Recipe
+from trimtab.compression.plan import Plan
+from trimtab.compression.statistics import Statistics
 from trimtab.run.environment import versions
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from trimtab.compress.allocators import Budget, Candidate, check_feasible
-from trimtab.compress.budget import budget_parameters
+from trimtab.compression.allocators import Budget, Candidate, check_feasible
+from trimtab.compression.budget import budget_parameters
 from trimtab.models.checks import check_compressible, check_finite
 from trimtab.models.fingerprint import model_fingerprint
 from trimtab.models.load import LoadedModel, load_config, load_model

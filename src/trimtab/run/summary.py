@@ -9,8 +9,8 @@ from pathlib import Path
 
 from torch import Tensor
 
-from trimtab.compress.plan import Plan
-from trimtab.compress.statistics import Statistics
+from trimtab.compression.plan import Plan
+from trimtab.compression.statistics import Statistics
 from trimtab.lowrank.card import Card, Number, model_card
 from trimtab.lowrank.ranks import projection_parameters
 from trimtab.models.headers import file_bytes

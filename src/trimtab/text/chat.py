@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -36,4 +36,5 @@ def prompt_ids(tokenizer: PreTrainedTokenizerBase, message: str, *, chat: bool =
 def chat_ids(tokenizer: PreTrainedTokenizerBase, message: str) -> list[int]:
     """Token ids of a conversation with one message of the user, up to where the answer begins."""
     messages = [{"role": "user", "content": message}]
-    return tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=True)["input_ids"]
+    encoded: Any = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=True)
+    return list(encoded["input_ids"])

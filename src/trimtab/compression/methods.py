@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from trimtab.compress.allocators import allocators
-from trimtab.compress.factorizers import factorizers
-from trimtab.compress.registry import offer
+from trimtab.compression.allocators import allocators
+from trimtab.compression.factorizers import factorizers
+from trimtab.compression.registry import offer
 from trimtab.errors import OptionError
 
 

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from trimtab.compress.allocators import Budget, Candidate, Ranks, allocators, spent
-from trimtab.compress.factorizers import factorizers
-from trimtab.compress.methods import Recipe
-from trimtab.compress.statistics import Statistics
-from trimtab.compress.store import Store, spectrum
+from trimtab.compression.allocators import Budget, Candidate, Ranks, allocators, spent
+from trimtab.compression.factorizers import factorizers
+from trimtab.compression.methods import Recipe
+from trimtab.compression.statistics import Statistics
+from trimtab.compression.store import Store, spectrum
 from trimtab.errors import ModelError, OptionError
 from trimtab.lowrank.ranks import parameters
 from trimtab.lowrank.surgery import factorize_in_place

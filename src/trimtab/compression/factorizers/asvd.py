@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from trimtab.compress.factorizers import Factors, Knowledge, factorizers
+from trimtab.compression.factorizers import Factors, Knowledge, factorizers
 from trimtab.linalg.whitening import Root, low_rank_factors
 
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from torch import Tensor
 
-from trimtab.compress.registry import Registry
+from trimtab.compression.registry import Registry
 
 Units = Literal["weight", "output", "loss"]
 
@@ -45,6 +45,6 @@ Factorize = Callable[[Tensor, Knowledge, int, Any], Factors]
 
 factorizers: Registry[Factorize] = Registry(
     "factorizer",
-    tuple(f"trimtab.compress.factorizers.{name}" for name in ("svd", "asvd", "whitened", "two_sided")),
+    tuple(f"trimtab.compression.factorizers.{name}" for name in ("svd", "asvd", "whitened", "two_sided")),
     "trimtab.factorizers",
 )

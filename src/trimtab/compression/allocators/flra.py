@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trimtab.compress.allocators import (
+from trimtab.compression.allocators import (
     Budget,
     Candidate,
     Ranks,
@@ -14,7 +14,7 @@ from trimtab.compress.allocators import (
     smallest_rank,
     spent,
 )
-from trimtab.compress.statistics import IMPORTANCES
+from trimtab.compression.statistics import IMPORTANCES
 from trimtab.errors import OptionError
 
 
@@ -26,7 +26,7 @@ class FlraOptions:
     "mean" over the weight's elements; `min_rank`: no projection gets a smaller rank.
     """
 
-    power: float = 0.25
+    power: float = 1.0
     importance: str = "fisher"
     per: str = "sum"
     min_rank: int = 1

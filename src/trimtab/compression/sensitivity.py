@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from trimtab.compress.store import Store
+from trimtab.compression.store import Store
 from trimtab.models.projections import Projection, set_weight, weight
 from trimtab.progress import track
 from trimtab.text.windows import Windows

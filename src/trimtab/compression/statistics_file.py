@@ -17,7 +17,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from trimtab.compress.statistics import Statistics
+from trimtab.compression.statistics import Statistics
 from trimtab.errors import StatisticsError
 from trimtab.text.windows import SourceNote, Windows
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from trimtab.compress.factorizers import Factors, Knowledge, factorizers
+from trimtab.compression.factorizers import Factors, Knowledge, factorizers
 from trimtab.linalg.whitening import damp, gram_root, low_rank_factors
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trimtab.compress.allocators import Budget, Candidate, Ranks, allocators, check_feasible, smallest_rank
+from trimtab.compression.allocators import Budget, Candidate, Ranks, allocators, check_feasible, smallest_rank
 from trimtab.errors import OptionError
 
 

@@ -1,6 +1,6 @@
 """ASVD's search: truncate one projection at a time, run the model, and cut first where perplexity rises least.
 
-The model is run before, by `trimtab.compress.sensitivity.measure`; the allocation itself only reads its table.
+The model is run before, by `trimtab.compression.sensitivity.measure`; the allocation itself only reads its table.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trimtab.compress.allocators import Budget, Candidate, Ranks, allocators
-from trimtab.compress.sensitivity import kept_rank
+from trimtab.compression.allocators import Budget, Candidate, Ranks, allocators
+from trimtab.compression.sensitivity import kept_rank
 from trimtab.errors import OptionError
 
 

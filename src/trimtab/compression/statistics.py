@@ -24,8 +24,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from trimtab.compress.compute_dtype import fastest_dtype
-from trimtab.compress.factorizers import Knowledge
+from trimtab.compression.compute_dtype import fastest_dtype
+from trimtab.compression.factorizers import Knowledge
 from trimtab.errors import ModelError
 from trimtab.models.projections import Projection
 from trimtab.progress import track

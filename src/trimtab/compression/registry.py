@@ -23,7 +23,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 class Method(Generic[Function]):
     """One registered method: its function, its options, where it comes from and what it needs to know.
 
-    `needs` names the statistics that must have been collected (see `trimtab.compress.statistics.KINDS`).
+    `needs` names the statistics that must have been collected (see `trimtab.compression.statistics.KINDS`).
     """
 
     name: str
@@ -93,7 +93,7 @@ def offer(name: str, known: Mapping[str, Any]) -> str:
 
 def _convert(method: str, field: dataclasses.Field[Any], value: Any) -> Any:
     """Read a value given as text on the command line in the type of the option's default."""
-    kind = type(field.default)
+    kind: Any = type(field.default)
     if not isinstance(value, str) or kind is str:
         return value
     try:

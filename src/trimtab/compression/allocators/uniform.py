@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trimtab.compress.allocators import Budget, Candidate, Ranks, allocators, check_feasible
+from trimtab.compression.allocators import Budget, Candidate, Ranks, allocators, check_feasible
 
 
 @dataclass(frozen=True)

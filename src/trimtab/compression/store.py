@@ -10,7 +10,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from trimtab.compress.factorizers import Factors, Units
+from trimtab.compression.factorizers import Factors, Units
 from trimtab.errors import StatisticsError
 
 Store = MutableMapping[str, Factors]

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from trimtab.compress.registry import Registry
+from trimtab.compression.registry import Registry
 from trimtab.errors import OptionError
 
 Ranks = dict[str, int | None]
@@ -66,7 +66,7 @@ Allocate = Callable[[Sequence[Candidate], Budget, Any], Ranks]
 
 allocators: Registry[Allocate] = Registry(
     "allocator",
-    tuple(f"trimtab.compress.allocators.{name}" for name in ("uniform", "flra", "loss_aware", "sensitivity")),
+    tuple(f"trimtab.compression.allocators.{name}" for name in ("uniform", "flra", "loss_aware", "sensitivity")),
     "trimtab.allocators",
 )
 
