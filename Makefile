@@ -35,4 +35,4 @@ $(SET_UP): pyproject.toml constraints.txt
 	touch $(SET_UP)
 
 clean:
-	rm -rf .venv out docs/_site .pytest_cache .ruff_cache .mypy_cache
+	rm -rf .venv out build .pytest_cache .ruff_cache .mypy_cache
