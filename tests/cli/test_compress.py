@@ -98,7 +98,7 @@ class TestBadInput:
     """One clear line each, exit code 2, nothing written."""
 
     @pytest.fixture(autouse=True)
-    def _nothing_is_left(self, tmp_path: Path):  # type: ignore[no-untyped-def]  # noqa: ANN202
+    def _nothing_is_left(self, tmp_path: Path):  # type: ignore[no-untyped-def]
         yield
         assert not (tmp_path / "out").exists()
         assert not list(tmp_path.glob(".out*"))
