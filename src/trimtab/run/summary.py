@@ -13,7 +13,9 @@ from trimtab.compression.plan import Plan
 from trimtab.compression.statistics import Statistics
 from trimtab.lowrank.card import Card, Number, model_card
 from trimtab.lowrank.ranks import projection_parameters
+from trimtab.models.demo import demo_file
 from trimtab.models.headers import file_bytes
+from trimtab.models.source import ModelSource
 from trimtab.report import words
 from trimtab.report.data import Measure, Metric, ProjectionRow, RunReport, Sizes, Stage
 from trimtab.run.environment import versions
@@ -145,13 +147,20 @@ def _calibration(statistics: Statistics) -> dict[str, str]:
 
 def _size_warnings(prepared: Prepared) -> list[str]:
     """Say so where the model's own file is a smaller, quantised one."""
-    unpacked = sum(_bytes(each) for each in prepared.model.parameters())
-    if prepared.source.gguf_file is None or (packed := file_bytes(prepared.source)) >= unpacked:
+    unpacked, packed = sum(_bytes(each) for each in prepared.model.parameters()), _gguf_bytes(prepared.source)
+    if packed is None or packed >= unpacked:
         return []
     return [
         f"the model came from a quantised GGUF file of {words.size(packed)}; sizes here are of the unpacked model, and "
         f"the compressed checkpoint is not quantised: it may be larger than that file"
     ]
+
+
+def _gguf_bytes(source: ModelSource) -> int | None:
+    """Bytes of the GGUF file that the model came from, if it did."""
+    if source.kind == "demo":
+        return demo_file().stat().st_size
+    return None if source.gguf_file is None else file_bytes(source)
 
 
 def _bytes(tensor: Tensor) -> int:
