@@ -122,7 +122,8 @@ def _seconds(job: Job, model: PreTrainedModel, projections: list[Projection], ma
             found["calibration text"] = _writing(model, job.windows, job.window_length, WRITTEN_TOGETHER, machine)
         passes = 3 if job.recipe.needs & {"fisher", "output_gram"} else 1
         grams = _gram_operations(job, model, projections) * windows * job.window_length / machine.rate_fp32
-        found["statistics"] = windows * passes * one_window + grams
+        faster = max(machine.rate, machine.rate_fp32) if job.device == "cpu" else machine.rate  # see `fastest_dtype`
+        found["statistics"] = windows * passes * one_window * machine.rate / faster + grams
     else:
         windows = len(load_statistics(job.statistics).windows)
     found["factors"] = sum(_factor_seconds(each, "output_gram" in job.recipe.needs, machine) for each in projections)
