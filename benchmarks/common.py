@@ -83,4 +83,6 @@ def write(folder: Path, name: str, data: object, table: str) -> None:
 
 def number(value: float) -> str:
     """Three digits, or a power of ten."""
-    return f"{value:.3g}" if value < 1e4 else f"{value:.0e}".replace("e+0", "e")
+    if value >= 1e4:
+        return f"{value:.0e}".replace("e+0", "e")
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
