@@ -29,29 +29,37 @@ from trimtab.text.windows import cut_windows
 
 
 def main(
-    data: Path, remove: float = 0.1, method: str = "flrc", model: str = "demo", out: Path = Path("docs/numbers")
+    data: Path,
+    remove: float = 0.1,
+    windows: int = 32,
+    test_windows: int = 16,
+    method: str = "flrc",
+    model: str = "demo",
+    out: Path = Path("docs/numbers"),
 ) -> None:
     """Measure and write the table."""
     loaded, texts, recipe = load_model(model), Texts(data), make_recipe(method)
     projections = find_projections(loaded.model)
-    tests = texts.tests(loaded)
-    tests["pydoc (third kind)"] = cut_windows(loaded.tokenizer, read_text("pydoc"), length=512, limit=16)
-    own = write_windows(loaded.model, loaded.tokenizer, windows=32, length=512, seed=0)
-    wiki = texts.calibration(loaded, 32, 512)
+    tests = texts.tests(loaded, test_windows)
+    tests["pydoc (third kind)"] = cut_windows(loaded.tokenizer, read_text("pydoc"), length=512, limit=test_windows)
+    own = write_windows(loaded.model, loaded.tokenizer, windows=windows, length=512, seed=0)
+    wiki = texts.calibration(loaded, windows, 512)
     budget = Budget(int((1 - remove) * sum(each.parameters for each in projections)))
     rows = [_row("(uncompressed)", measure(loaded.model, loaded, tests))]
-    for name, windows in {"self": own, "WikiText-2": wiki, "both": join_windows([own, wiki], 32)}.items():
+    for name, text in {"self": own, "WikiText-2": wiki, "both": join_windows([own, wiki], windows)}.items():
         store: Store = {}
-        statistics = collect(loaded.model, projections, windows, kinds=recipe.needs & KINDS)
+        statistics = collect(loaded.model, projections, text, kinds=recipe.needs & KINDS)
         factorize_all(loaded.model, projections, statistics, recipe, store)
         plan = make_plan(loaded.model, projections, statistics, recipe, store, budget)
         rows.append(_row(name, measure(compressed(loaded, plan, store), loaded, tests)))
         print(rows[-1], flush=True)
     table = markdown(
         ("calibration", *tests),
-        [[row["calibration"], *(number(row["perplexity"][text]["value"]) for text in tests)] for row in rows],
+        [[row["calibration"], *(number(row["perplexity"][each]["value"]) for each in tests)] for row in rows],
     )
-    write(out, "calibration", {"rows": rows, "remove": remove, "method": method, **machine()}, table)
+    write(
+        out, "calibration", {"rows": rows, "remove": remove, "windows": windows, "method": method, **machine()}, table
+    )
 
 
 def _row(name: str, found: dict[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,6 @@ from pathlib import Path
 import torch
 from transformers import PreTrainedModel
 
-from trimtab.compression.compute_dtype import fastest_dtype
 from trimtab.compression.plan import Plan, apply_plan
 from trimtab.compression.store import Store
 from trimtab.evaluate.forward import bos_rule
@@ -48,11 +47,10 @@ class Texts:
 
 def measure(model: PreTrainedModel, loaded: LoadedModel, texts: dict[str, Windows]) -> dict[str, Measure]:
     """Perplexity on every text."""
-    with fastest_dtype(model):
-        return {
-            name: perplexity(model, windows, batch_size=1, bos_id=bos_rule(loaded.tokenizer)).perplexity
-            for name, windows in texts.items()
-        }
+    return {
+        name: perplexity(model, windows, batch_size=1, bos_id=bos_rule(loaded.tokenizer)).perplexity
+        for name, windows in texts.items()
+    }
 
 
 def compressed(loaded: LoadedModel, plan: Plan, store: Store) -> PreTrainedModel:

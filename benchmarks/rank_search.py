@@ -18,11 +18,11 @@ import typer
 from benchmarks.common import Texts, compressed, machine, markdown, measure, number, write
 from trimtab.compression import sensitivity
 from trimtab.compression.allocators import Budget
-from trimtab.compression.compute_dtype import fastest_dtype
 from trimtab.compression.methods import make_recipe
 from trimtab.compression.plan import factorize_all, make_plan
 from trimtab.compression.statistics import Statistics, collect
 from trimtab.compression.store import Store
+from trimtab.models.compute_dtype import fastest_dtype
 from trimtab.models.load import LoadedModel, load_model
 from trimtab.models.projections import find_projections
 

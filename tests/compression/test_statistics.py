@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from tests.tiny import VOCABULARY, tiny
-from trimtab.compression import compute_dtype
 from trimtab.compression.statistics import IMPORTANCES, KINDS, collect, few_tokens_warning, summed_next_token_loss
 from trimtab.errors import ModelError
+from trimtab.models import compute_dtype
 from trimtab.models.projections import Projection, find_projections, weight
 from trimtab.text.windows import Windows
 

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.tiny import tiny, tiny_tokenizer
+from tests.tiny import ARCHITECTURES, tiny, tiny_tokenizer
 from trimtab.errors import TextError
+from trimtab.text import selfwritten
 from trimtab.text.calibration import calibration_windows
 from trimtab.text.selfwritten import start_token, write_windows
 from trimtab.text.sources import read_text
@@ -122,3 +123,11 @@ def test_sources_are_mixed_in_order_with_warnings(tmp_path: Path) -> None:
     for wrong in ({"windows": 0}, {"length": 1}, {"length": 100_000}):
         with pytest.raises(TextError):
             calibration_windows(["self"], model, tokenizer, **wrong)
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_a_cache_with_room_for_all_tokens_changes_nothing(arch: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, tokenizer = tiny(arch)
+    fixed = write_windows(model, tokenizer, windows=3, length=40, seed=5).ids_NL
+    monkeypatch.setattr(selfwritten, "_cache", lambda *_: None)
+    assert torch.equal(write_windows(model, tokenizer, windows=3, length=40, seed=5).ids_NL, fixed)

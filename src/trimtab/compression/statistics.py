@@ -24,9 +24,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from trimtab.compression.compute_dtype import fastest_dtype
 from trimtab.compression.factorizers import Knowledge
 from trimtab.errors import ModelError
+from trimtab.models.compute_dtype import fastest_dtype
 from trimtab.models.projections import Projection
 from trimtab.progress import track
 from trimtab.text.windows import Windows

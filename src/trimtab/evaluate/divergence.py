@@ -23,6 +23,7 @@ from trimtab.evaluate.perplexity import (
     scored_windows,
     window_loss,
 )
+from trimtab.models.compute_dtype import fastest_dtype
 from trimtab.progress import track
 from trimtab.text.windows import Windows
 
@@ -62,7 +63,7 @@ def compare(
     base_losses: list[float] = []
     divergences: list[float] = []
     batches = ids_NL.split(batch_size)
-    with measuring(model, base):
+    with fastest_dtype(model), fastest_dtype(base), measuring(model, base):
         for ids_BL in track(batches, "perplexity, divergence", len(batches)):
             logits_BLV = next_token_logits(model, ids_BL, bos_id)
             base_BLV = next_token_logits(base, ids_BL, bos_id).to(model.device)

@@ -15,6 +15,7 @@ from transformers import PreTrainedModel
 from trimtab.errors import OptionError
 from trimtab.evaluate.forward import check_finite_outputs, check_window_length, measuring, next_token_logits
 from trimtab.evaluate.measure import Measure, exponential, weighted_mean
+from trimtab.models.compute_dtype import fastest_dtype
 from trimtab.progress import track
 from trimtab.text.windows import Windows
 
@@ -46,6 +47,8 @@ def perplexity(
 ) -> PerplexityResult:
     """exp of the mean negative log-likelihood of every scored prediction (log-softmax in fp32, mean in fp64).
 
+    A bf16 model computes in fp32 where this processor is faster in it; the weights are the same (`fastest_dtype`).
+
     Without `stride`, windows stand side by side and the L-1 predictions of each are scored. With `stride` S the
     windows start every S tokens of the same text and each but the first scores only its last S predictions, so
     that each token is predicted once, with at least L-S tokens before it. `windows` must then be consecutive
@@ -59,7 +62,7 @@ def perplexity(
     ids_NL, counts = scored_windows(model, windows.ids_NL, bos_id, stride)
     losses: list[float] = []
     batches = ids_NL.split(batch_size)
-    with measuring(model):
+    with fastest_dtype(model), measuring(model):
         for ids_BL in track(batches, "perplexity", len(batches)):
             logits_BLV = next_token_logits(model, ids_BL, bos_id)
             for logits_LV, ids_L in zip(logits_BLV, ids_BL, strict=True):

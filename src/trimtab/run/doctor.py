@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import torch
 
-from trimtab.compression.compute_dtype import matrix_rate
+from trimtab.models.compute_dtype import matrix_rate
 from trimtab.models.demo import FILE_NAME, cache_folder
 from trimtab.run.environment import read_bandwidth, versions
 

@@ -14,10 +14,10 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel
 
-from trimtab.compression.compute_dtype import matrix_rate
 from trimtab.compression.statistics_file import load_statistics
 from trimtab.linalg.spectral import symmetric_eigh, thin_svd
 from trimtab.models.checks import check_compressible
+from trimtab.models.compute_dtype import matrix_rate
 from trimtab.models.headers import file_bytes
 from trimtab.models.load import load_skeleton
 from trimtab.models.placement import device_of, dtype_of, short_name

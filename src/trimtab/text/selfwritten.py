@@ -10,10 +10,11 @@ Shapes: N windows, L tokens in a window, V vocabulary.
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+from transformers import StaticCache
 
 from trimtab.errors import ModelError, TextError
 from trimtab.models.attention import fast_single_queries
@@ -77,12 +78,19 @@ def start_token(tokenizer: PreTrainedTokenizerBase) -> int:
 def _write(model: PreTrainedModel, ids_N1: Tensor, length: int, generator: torch.Generator, description: str) -> Tensor:
     """Go on from one token each until there are `length`; ids_NL on the CPU."""
     name = _cache_name(model)
-    cache, written = None, [ids_N1]
+    cache, written = _cache(model, name, length), [ids_N1]
     for _ in track(range(length - 1), description, length - 1):
         output = model(input_ids=written[-1].to(model.device), use_cache=True, **{name: cache})
         cache = output[name]
         written.append(_sample(output.logits[:, -1], generator))
     return torch.cat(written, 1)
+
+
+def _cache(model: PreTrainedModel, name: str, length: int) -> Any:
+    """A cache with room for all tokens, where the model can use one: a growing cache is copied at every token."""
+    if name == "past_key_values" and model._can_compile_fullgraph:
+        return StaticCache(config=model.config, max_cache_len=length)
+    return None
 
 
 def _sample(logits_NV: Tensor, generator: torch.Generator) -> Tensor:
