@@ -1,6 +1,7 @@
 # `make demo`: set-up, then the main job on a real model. `make test`: set-up, then all checks and tests.
 
 PYTHON ?= python3
+DATA ?= data
 BIN := .venv/bin
 SET_UP := .venv/.set-up
 
@@ -25,8 +26,10 @@ docs: $(SET_UP)
 	$(BIN)/mkdocs build --strict
 
 benchmarks: $(SET_UP)
-	$(BIN)/python -m benchmarks.quality
-	$(BIN)/python -m benchmarks.rank_search
+	$(BIN)/python -m benchmarks.quality $(DATA)
+	$(BIN)/python -m benchmarks.rank_search $(DATA)
+	$(BIN)/python -m benchmarks.calibration $(DATA)
+	$(BIN)/python -m benchmarks.flra_options $(DATA)
 
 $(SET_UP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("trimtab needs Python 3.11 or newer: make PYTHON=...")'

@@ -66,7 +66,7 @@ def model_card(card: Card) -> str:
 
 
 _LOADING = """\
-The checkpoint needs [Trimtab](https://pypi.org/project/trimtab/), which teaches `transformers` its low-rank layers:
+The checkpoint needs Trimtab, which teaches `transformers` its low-rank layers:
 
 ```python
 import trimtab
