@@ -55,7 +55,7 @@ def test_a_budget_is_never_exceeded_and_ranks_are_legal(
         ranks = allocate(name, candidates, budget)
     except OptionError:
         return
-    if name != "uniform" or multiple == 1:
+    if name != "uniform":  # it is a convention; `make_plan` refuses it where the smallest ranks need more
         assert spent(candidates, ranks) <= budget.parameters
     for each in candidates:
         rank = ranks[each.name]
@@ -161,7 +161,7 @@ def test_sensitivity_takes_the_smallest_share_below_one_threshold() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "words"), [({"importance": "fischer"}, "fisher, absolute, gradient"), ({"per": "row"}, "sum or mean")]
+    ("options", "words"), [({"importance": "fischer"}, "fisher, absolute, gradient"), ({"per": "row"}, "sum, mean")]
 )
 def test_flra_refuses_unknown_words(options: dict[str, str], words: str) -> None:
     with pytest.raises(OptionError, match=re.escape(words)):
@@ -173,3 +173,117 @@ def test_flra_without_any_importance_is_refused() -> None:
     silent = Candidate(each.name, 64, 64, each.energy_K, "output", dict.fromkeys(IMPORTANCES, 0.0), None)
     with pytest.raises(OptionError, match="importance of every projection is zero"):
         allocate("flra", [silent], Budget(3000))
+
+
+@settings(max_examples=150, deadline=None)
+@given(models(), st.floats(0.15, 0.97), st.sampled_from([1, 4]))
+def test_uniform_is_the_same_share_everywhere_rounded_down_and_legal(
+    candidates: list[Candidate], kept: float, multiple: int
+) -> None:
+    budget = Budget(int(kept * sum(each.dense for each in candidates)), multiple)
+    try:
+        ranks = allocate("uniform", candidates, budget)
+    except OptionError:
+        return
+    share = budget.parameters / sum(each.dense for each in candidates)
+    for each in candidates:
+        rank, exact = ranks[each.name], share * each.dense / each.per_rank
+        if rank is None:
+            assert exact > each.max_rank or multiple > each.max_rank
+        else:
+            assert rank == max(int(exact) // multiple * multiple, multiple)
+
+
+def levels(candidates: list[Candidate], parameters: int, power: float) -> dict[str, float | None]:
+    """FLRA by its definition, in real numbers: share out; what reaches break-even is dense; share out the rest."""
+    dense: set[str] = set()
+    while True:
+        free = [each for each in candidates if each.name not in dense]
+        left = parameters - sum(each.dense for each in candidates if each.name in dense)
+        weights = {each.name: each.importances["fisher"] ** power for each in free}
+        level = left / sum(weights[each.name] * each.per_rank for each in free)
+        over = {each.name for each in free if level * weights[each.name] >= each.dense / each.per_rank}
+        if not over:
+            return {each.name: level * weights[each.name] if each in free else None for each in candidates}
+        dense |= over
+
+
+@settings(max_examples=100, deadline=None)
+@given(models(), st.floats(0.2, 0.9), st.sampled_from([0.25, 0.5, 1.0]))
+def test_flra_is_its_definition_up_to_rounding(candidates: list[Candidate], kept: float, power: float) -> None:
+    budget = Budget(int(kept * sum(each.dense for each in candidates)))
+    expected = levels(candidates, budget.parameters, power)
+    if any(rank is not None and rank < 1 for rank in expected.values()):
+        return  # where the smallest rank takes part, the definition in real numbers is silent
+    found = allocate("flra", candidates, budget, power=power)
+    spare = 2 * sum(each.per_rank for each in candidates)  # what rounding of ranks and of break-even can move
+    for each in candidates:
+        rank, ours = expected[each.name], found[each.name]
+        if rank is None:
+            assert ours is None or ours == each.max_rank
+        elif ours is None:
+            assert each.dense - rank * each.per_rank <= spare
+        else:
+            assert rank * (1 - spare / budget.parameters) - 2 < ours < rank + spare / each.per_rank + 2
+
+
+def test_flra_gives_what_all_others_leave_to_projections_without_importance() -> None:
+    candidates = make(np.random.default_rng(0), [(64, 64)] * 3)
+    for each, importance in zip(candidates, (1.0, 0.0, 1e-300), strict=True):
+        each.importances["fisher"] = importance  # type: ignore[index]
+    low, high = (allocate("flra", candidates, Budget(parameters)) for parameters in (2000, 3 * 4096 - 3000))
+    assert (low["p1"], low["p2"]) == (1, 1)
+    assert high["p0"] is None
+    assert high["p1"] == pytest.approx(high["p2"], abs=1)
+    assert 3 * 4096 - 3000 - spent(candidates, high) < 128
+
+
+@pytest.mark.parametrize("power", [0.0, 0.5, 1.0, 20.0])
+@pytest.mark.parametrize("importances", [(1e300, 1.0, 1e-300), (5e-324, 5e-324, 0.0), (1.0, 1.0, 1.0)])
+def test_flra_meets_budgets_at_any_size_of_importance(importances: tuple[float, ...], power: float) -> None:
+    candidates = make(np.random.default_rng(0), [(64, 64), (32, 64), (64, 48)])
+    for each, importance in zip(candidates, importances, strict=True):
+        each.importances["fisher"] = importance  # type: ignore[index]
+    for kept in (0.1, 0.5, 0.9):
+        budget = Budget(int(kept * sum(each.dense for each in candidates)))
+        left = budget.parameters - spent(candidates, allocate("flra", candidates, budget, power=power))
+        assert 0 <= left < 128
+
+
+@pytest.mark.parametrize("name", ["uniform", "flra", "loss-aware"])
+@settings(max_examples=50, deadline=None)
+@given(candidates=models(), shares=st.tuples(st.floats(0.2, 0.95), st.floats(0.2, 0.95)))
+def test_a_larger_budget_never_predicts_more_loss(
+    name: str, candidates: list[Candidate], shares: tuple[float, float]
+) -> None:
+    """Up to one step, since a budget that grows may take one large step in the place of several small ones."""
+    dense = sum(each.dense for each in candidates)
+    step = max(each.per_rank for each in candidates)
+    small, large = sorted(int(share * dense) for share in shares)
+    if large - small > step * len(candidates):
+        losses = [loss(candidates, allocate(name, candidates, Budget(budget))) for budget in (small, large)]
+        assert losses[1] <= losses[0] * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("kept", [0.15, 0.5, 0.8, 0.95])
+def test_loss_aware_loses_no_more_than_taking_the_best_components_one_by_one(seed: int, kept: float) -> None:
+    """The greedy definition: all components by energy per parameter, the best first, until the budget is full.
+
+    With as many projections as real models have; with two or three, the last step of either decides.
+    """
+    random = np.random.default_rng(seed)
+    candidates = make(random, [(int(outputs), int(inputs)) for outputs, inputs in random.integers(16, 97, (60, 2))])
+    budget = Budget(int(kept * sum(each.dense for each in candidates)))
+    ranks: dict[str, int | None] = {each.name: 1 for each in candidates}
+    left = budget.parameters - spent(candidates, ranks)
+    order = sorted(
+        (-energy / each.per_rank, each.name, index, each.per_rank)
+        for each in candidates
+        for index, energy in enumerate(each.energy_K[1 : each.max_rank], 1)
+    )
+    for _, name, index, cost in order:
+        if ranks[name] == index and cost <= left:
+            ranks[name] = index + 1
+            left -= cost
+    assert loss(candidates, allocate("loss-aware", candidates, budget)) <= loss(candidates, ranks) * (1 + 1e-9)

@@ -53,8 +53,8 @@ def _add(entry: dict[str, Any], x_TI: Tensor, g: Tensor | None, w: Tensor) -> No
     entry["input_gram"] += x_TI.T @ x_TI / IDS_NL.numel()
     entry["input_mean"] += x_TI.abs().sum(0) / IDS_NL.numel()
     entry["output_gram"] += g_TO.T @ g_TO / IDS_NL.numel()
-    entry["fisher"] += float((w.grad * w).square().sum())
-    entry["absolute"] += float((w.grad * w).abs().sum())
+    entry["fisher"] += (w.grad * w.detach()).square().sum().item()
+    entry["absolute"] += (w.grad * w.detach()).abs().sum().item()
     entry["gradient"] += float(w.grad.square().sum())
 
 
@@ -158,3 +158,54 @@ def test_too_few_tokens_are_warned_about() -> None:
     wide = Projection("wide", 8, 100, False, False)
     assert few_tokens_warning(400, [wide]) is None
     assert "at least 400" in str(few_tokens_warning(399, [wide]))
+
+
+def test_a_users_gradients_modes_and_later_training_are_untouched() -> None:
+    model, _ = tiny("llama")
+    model.train()
+    model.model.layers[0].eval()
+    modes = {name: module.training for name, module in model.named_modules()}
+    model(IDS_NL, labels=IDS_NL).loss.backward()
+    kept = {name: each.grad.clone() for name, each in model.named_parameters()}
+    projections = find_projections(model)
+    found = collect(model, projections, Windows(IDS_NL))
+    assert {name: module.training for name, module in model.named_modules()} == modes
+    assert all(torch.equal(each.grad, kept[name]) for name, each in model.named_parameters())
+    assert found.importances == collect(tiny("llama")[0], projections, Windows(IDS_NL)).importances
+    model(IDS_NL, labels=IDS_NL).loss.backward()  # no hook of ours takes these gradients away
+    assert all(torch.allclose(each.grad, 2 * kept[name], atol=1e-6) for name, each in model.named_parameters())
+
+
+class _NoGradient(torch.autograd.Function):
+    """A function whose value is sound and whose gradient is not."""
+
+    @staticmethod
+    def forward(_context: Any, x: Tensor) -> Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(_context: Any, g: Tensor) -> Tensor:
+        return g * float("nan")
+
+
+def test_a_gradient_that_is_not_finite_is_refused() -> None:
+    model, _ = tiny("llama")
+    model.model.layers[1].register_forward_hook(lambda _module, _inputs, output: _NoGradient.apply(output))
+    with pytest.raises(ModelError, match=r"gradient at the output of model\.layers\.\d\.\S+ is not finite"):
+        collect(model, find_projections(model), Windows(IDS_NL))
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.bfloat16, 0.05), (torch.float16, 0.01)])
+@pytest.mark.parametrize("size", [1.0, 3e-3])
+def test_half_precision_says_the_same_as_single(dtype: torch.dtype, tolerance: float, size: float) -> None:
+    """Also where the squares of gradients fall out of the range of fp16, which small gradients make likely."""
+    found = []
+    for each in (dtype, torch.float32):
+        model, _ = tiny("llama", dtype=each)
+        model.lm_head.register_full_backward_pre_hook(lambda _module, g: (g[0] * size,))
+        found.append(collect(model, find_projections(model), Windows(IDS_NL)))
+    half, single = found
+    for name in single.groups:
+        for one, other in zip(vars(half.of(name)).values(), vars(single.of(name)).values(), strict=True):
+            assert torch.dist(one, other) <= tolerance * other.norm()
+        assert half.importances["fisher"][name] == pytest.approx(single.importances["fisher"][name], rel=2 * tolerance)

@@ -112,3 +112,52 @@ def test_where_the_fast_routines_do_not_converge_the_safe_ones_are_used(monkeypa
     assert torch.allclose(u_MK * s_K @ vt_KN, a_MN, atol=1e-5)
     assert torch.allclose(values_N, expected_values, atol=1e-4)
     assert torch.allclose(vectors_NN * values_N @ vectors_NN.T, gram_NN, atol=1e-4)
+
+
+@pytest.mark.parametrize("rank", [1, 4, 9])
+def test_no_other_matrix_of_that_rank_is_better_in_the_two_sided_metric(rank: int) -> None:
+    w_OI, x_TI, g_TO = random(14, 18), skewed_inputs(200, 18), skewed_inputs(200, 14)
+    c_II, g_OO = x_TI.T @ x_TI / 200, g_TO.T @ g_TO / 200
+    left, right = gram_root(g_OO, floor=FLOOR), gram_root(c_II, floor=FLOOR)
+    u_RO, v_RI, _ = low_rank_factors(w_OI, left=left, right=right, max_rank=rank)
+
+    def error(u: Tensor, v: Tensor) -> float:
+        d_OI = w_OI - u.T @ v
+        return float(torch.trace(g_OO @ d_OI @ c_II @ d_OI.T))
+
+    best = error(u_RO, v_RI)
+    for seed in range(50):
+        near = u_RO + 1e-3 * random(*u_RO.shape, seed=seed), v_RI + 1e-3 * random(*v_RI.shape, seed=seed + 99)
+        assert error(*near) >= best
+    for some_left, some_right in ((None, None), (None, right), (left, None)):
+        other_u, other_v, _ = low_rank_factors(w_OI, left=some_left, right=some_right, max_rank=rank)
+        assert error(other_u, other_v) > best
+
+
+@pytest.mark.parametrize("output_scale", [1e-20, 1.0, 1e20])
+@pytest.mark.parametrize("input_scale", [1e-20, 1.0, 1e20])
+def test_the_size_of_the_grams_changes_the_energies_and_not_the_approximation(
+    output_scale: float, input_scale: float
+) -> None:
+    """In fp32, in which the energies themselves (1e-40 to 1e40) cannot be written."""
+    w_OI, x_TI, g_TO = random(12, 10).float(), skewed_inputs(80, 10).float(), random(80, 12).float()
+    c_II, g_OO = x_TI.T @ x_TI / 80, g_TO.T @ g_TO / 80
+
+    def factors(of_outputs: float, of_inputs: float) -> tuple[Tensor, Tensor]:
+        left, right = gram_root(g_OO * of_outputs, floor=1e-8), gram_root(c_II * of_inputs, floor=1e-8)
+        u_RO, v_RI, energy_K = low_rank_factors(w_OI, left=left, right=right, max_rank=5)
+        return u_RO.T @ v_RI, energy_K
+
+    plain_OI, plain_K = factors(1.0, 1.0)
+    scaled_OI, scaled_K = factors(output_scale, input_scale)
+    assert torch.allclose(scaled_OI, plain_OI, atol=1e-3)
+    assert torch.allclose(scaled_K / output_scale / input_scale, plain_K, rtol=1e-2, atol=1e-5 * float(plain_K[0]))
+
+
+@pytest.mark.parametrize("silent_side", ["left", "right"])
+def test_in_the_metric_of_a_gram_of_zeros_nothing_is_lost(silent_side: str) -> None:
+    silent, heard = gram_root(torch.zeros(9, 9).double(), floor=1e-8), gram_root(damp(random(9, 9), 1.0), floor=1e-8)
+    roots = {"left": heard, "right": heard, silent_side: silent}
+    u_RO, v_RI, energy_K = low_rank_factors(random(9, 9), left=roots["left"], right=roots["right"], max_rank=9)
+    assert not energy_K.any()
+    assert torch.allclose(u_RO.T @ v_RI, random(9, 9))

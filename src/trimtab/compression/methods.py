@@ -59,12 +59,14 @@ def make_recipe(
         settings: texts like "allocator.power=0.5" or "factorizer.damping=0.1".
 
     Raises:
-        OptionError: an unknown method, factorizer, allocator or option, or a value of the wrong kind.
+        OptionError: an unknown method, factorizer, allocator or option, a value that cannot be, or an allocator
+            that cannot compare what the factorizer measures.
     """
     if method not in METHODS:
         raise OptionError(f"unknown method '{method}'{offer(method, METHODS)}")
     pair = METHODS[method]
     chosen = {"factorizer": factorizer or pair.factorizer, "allocator": allocator or pair.allocator}
+    _check_units(chosen["factorizer"], chosen["allocator"])
     values = _split(settings)
     name = method if (chosen["factorizer"], chosen["allocator"]) == (pair.factorizer, pair.allocator) else "custom"
     return Recipe(
@@ -74,6 +76,16 @@ def make_recipe(
         factorizers.get(chosen["factorizer"]).make_options(values["factorizer"]),
         allocators.get(chosen["allocator"]).make_options(values["allocator"]),
     )
+
+
+def _check_units(factorizer: str, allocator: str) -> None:
+    units, comparable = factorizers.get(factorizer).units, allocators.get(allocator).units
+    if comparable and not units <= comparable:
+        good = [name for name, each in factorizers.all().items() if each.units & comparable]
+        raise OptionError(
+            f"the {allocator} allocator cannot compare the errors of the factorizer {factorizer} across projections: "
+            f"use it with {' or '.join(sorted(good))}"
+        )
 
 
 def _split(settings: Iterable[str]) -> dict[str, dict[str, str]]:

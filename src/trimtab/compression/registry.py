@@ -9,9 +9,11 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import importlib
-from collections.abc import Callable, Mapping
+import math
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Generic, TypeVar
 
 from trimtab.errors import OptionError
@@ -23,7 +25,9 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 class Method(Generic[Function]):
     """One registered method: its function, its options, where it comes from and what it needs to know.
 
-    `needs` names the statistics that must have been collected (see `trimtab.compression.statistics.KINDS`).
+    `needs` names the statistics that must have been collected (see `trimtab.compression.statistics.KINDS`). `units`
+    says what a factorizer's energies are errors of, and which of them an allocator can compare (none: it does not
+    look at them).
     """
 
     name: str
@@ -31,6 +35,7 @@ class Method(Generic[Function]):
     options: type
     reference: str
     needs: frozenset[str]
+    units: frozenset[str]
     summary: str
 
     def make_options(self, values: Mapping[str, Any]) -> Any:
@@ -53,7 +58,13 @@ class Registry(Generic[Function]):
         self._loaded = False
 
     def register(
-        self, name: str, *, options: type, reference: str, needs: set[str] | frozenset[str] = frozenset()
+        self,
+        name: str,
+        *,
+        options: type,
+        reference: str,
+        needs: Iterable[str] = (),
+        units: Iterable[str] = (),
     ) -> Callable[[Function], Function]:
         """Decorate the function of a method. `reference` says where the method was published."""
 
@@ -61,7 +72,9 @@ class Registry(Generic[Function]):
             if name in self._methods and self._methods[name].function is not function:
                 raise OptionError(f"{self.kind} '{name}' is registered already")
             summary = (function.__doc__ or "").strip().split("\n")[0]
-            self._methods[name] = Method(name, function, options, reference, frozenset(needs), summary)
+            self._methods[name] = Method(
+                name, function, options, reference, frozenset(needs), frozenset(units), summary
+            )
             return function
 
         return add
@@ -80,8 +93,29 @@ class Registry(Generic[Function]):
             for module in self._builtin:
                 importlib.import_module(module)
             for entry_point in entry_points(group=self._group):
-                entry_point.load()
+                _load(entry_point)
         return self._methods
+
+
+def _load(entry_point: EntryPoint) -> None:
+    """Import a method of another package; if that fails, say so and go on without it."""
+    try:
+        entry_point.load()
+    except Exception as error:
+        warnings.warn(f"{entry_point.group} '{entry_point.name}' cannot be loaded: {error!r}", stacklevel=2)
+
+
+def check_range(option: str, value: float, low: float, high: float = math.inf) -> None:
+    """Raise OptionError unless low <= value <= high (NaN is in no range)."""
+    if not low <= value <= high:
+        limits = f"at least {low:g}" if high == math.inf else f"from {low:g} to {high:g}"
+        raise OptionError(f"option '{option}' is {limits}, not {value:g}")
+
+
+def check_choice(option: str, value: str, known: Sequence[str]) -> None:
+    """Raise OptionError unless `value` is one of `known`."""
+    if value not in known:
+        raise OptionError(f"option '{option}' is one of {', '.join(known)}, not '{value}'")
 
 
 def offer(name: str, known: Mapping[str, Any]) -> str:
@@ -97,8 +131,10 @@ def _convert(method: str, field: dataclasses.Field[Any], value: Any) -> Any:
     if not isinstance(value, str) or kind is str:
         return value
     try:
+        if kind is bool:
+            return {"true": True, "false": False}[value.lower()]
         if kind is tuple:
             return tuple(float(part) for part in value.split(","))
         return kind(value)
-    except ValueError:
+    except (ValueError, KeyError):
         raise OptionError(f"option '{field.name}' of {method} wants {kind.__name__}, not '{value}'") from None

@@ -88,7 +88,7 @@ def collect(
         kinds: which of `KINDS` to collect.
 
     Raises:
-        ModelError: the loss of a window is not finite.
+        ModelError: the loss of a window, or a gradient, is not finite.
     """
     kinds = frozenset(kinds)
     assert kinds <= KINDS, kinds - KINDS
@@ -175,6 +175,7 @@ class _Collector(AbstractContextManager["_Collector"]):
             parameter.grad = None
             if "fisher" not in self.statistics.kinds:
                 return
+            gradient = _wide(gradient)
             product = gradient * parameter.detach()
             sums = (_norm(product, 2) ** 2, _norm(product, 1), _norm(gradient, 2) ** 2)
             for kind, value in zip(IMPORTANCES, sums, strict=True):
@@ -203,25 +204,26 @@ def summed_next_token_loss(logits_LV: Tensor, ids_L: Tensor) -> tuple[float, Ten
 
 
 class _only_gradients_of(AbstractContextManager[None]):
-    """Let only the projections' weights want gradients; restore every flag and the model's mode afterwards."""
+    """Let only the projections' weights want gradients; give back every flag, gradient and mode afterwards."""
 
     def __init__(self, model: nn.Module, projections: list[Projection]) -> None:
         self.model = model
         self.wanted = {f"{projection.name}.weight" for projection in projections}
 
     def __enter__(self) -> None:
-        self.training = self.model.training
-        self.flags = {name: p.requires_grad for name, p in self.model.named_parameters()}
+        self.modes = [(module, module.training) for module in self.model.modules()]
+        self.flags = [(each, each.requires_grad, each.grad) for each in self.model.parameters()]
         self.model.eval()
         for name, parameter in self.model.named_parameters():
+            parameter.grad = None
             parameter.requires_grad_(name in self.wanted)
 
     def __exit__(self, *failure: object) -> None:
-        self.model.train(self.training)
-        for name, parameter in self.model.named_parameters():
-            parameter.requires_grad_(self.flags[name])
-            if name in self.wanted:
-                parameter.grad = None
+        for module, training in self.modes:
+            module.training = training
+        for parameter, wants_gradient, gradient in self.flags:
+            parameter.requires_grad_(wants_gradient)
+            parameter.grad = gradient
 
 
 def _same_tensor(a: Tensor, b: Tensor) -> bool:
@@ -235,11 +237,17 @@ def _add_gram(table: dict[str, Tensor], name: str, x_TN: Tensor) -> None:
     below the eigenvalue floors. Inputs come in fp32, because their small eigenvalues count. Gradients come in the
     model's precision: their Gram is damped by much more than one rounding of bf16 (2^-9) can change.
     """
+    x_TN = _wide(x_TN)
     product_NN = x_TN.T @ x_TN
     if name in table:
         table[name] += product_NN
     else:
         table[name] = product_NN.float()
+
+
+def _wide(a: Tensor) -> Tensor:
+    """fp16 as fp32: products of small gradients fall out of the range of fp16 (not out of that of bf16)."""
+    return a.float() if a.dtype == torch.float16 else a
 
 
 def _norm(a: Tensor, order: int) -> float:
@@ -263,6 +271,8 @@ def _finish(statistics: Statistics, projections: list[Projection]) -> None:
         statistics.input_means[name] = (statistics.input_means[name] / tokens).cpu()
     for name in statistics.gradient_energies:
         statistics.gradient_energies[name] /= tokens
+        if not math.isfinite(statistics.gradient_energies[name]):
+            raise ModelError(f"the gradient at the output of {name} is not finite on the calibration text")
 
 
 def _fill_unseen(statistics: Statistics, projection: Projection) -> None:

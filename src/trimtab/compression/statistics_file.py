@@ -63,7 +63,7 @@ def load_statistics(path: Path) -> Statistics:
             return _from_file(header, file)
     except StatisticsError:
         raise
-    except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
+    except (OSError, SafetensorError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise StatisticsError(f"statistics file {path} cannot be read ({error}); delete it to collect anew") from error
 
 

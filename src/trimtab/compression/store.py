@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
@@ -35,18 +37,12 @@ class FolderStore(MutableMapping[str, Factors]):
             partial.unlink(missing_ok=True)
 
     def __getitem__(self, name: str) -> Factors:
-        path = self._path(name)
-        if not path.exists():
-            raise KeyError(name)
-        try:
-            with safe_open(path, "pt") as file:
-                return Factors(file.get_tensor("u"), file.get_tensor("v"), file.get_tensor("energy"), _units(file))
-        except (OSError, SafetensorError) as error:
-            raise StatisticsError(f"{path} is damaged ({error}); delete it and run again with --resume") from error
+        with self._open(name) as file:
+            return Factors(file.get_tensor("u"), file.get_tensor("v"), file.get_tensor("energy"), _units(file))
 
     def spectrum(self, name: str) -> tuple[Tensor, Units]:
         """The energies and their units alone, without reading the factors."""
-        with safe_open(self._path(name), "pt") as file:
+        with self._open(name) as file:
             return file.get_tensor("energy"), _units(file)
 
     def __delitem__(self, name: str) -> None:
@@ -61,6 +57,17 @@ class FolderStore(MutableMapping[str, Factors]):
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
+    @contextmanager
+    def _open(self, name: str) -> Iterator[Any]:
+        path = self._path(name)
+        if not path.exists():
+            raise KeyError(name)
+        try:
+            with safe_open(path, "pt") as file:
+                yield file
+        except (OSError, SafetensorError, TypeError, KeyError) as error:
+            raise StatisticsError(f"{path} is damaged ({error}); delete it and run again with --resume") from error
+
     def _path(self, name: str) -> Path:
         return self.folder / f"{name}.safetensors"
 
@@ -72,6 +79,6 @@ def spectrum(store: Store, name: str) -> tuple[Tensor, Units]:
     return store[name].energy_K, store[name].units
 
 
-def _units(file: object) -> Units:
-    units: Units = file.metadata()["units"]  # type: ignore[attr-defined]
+def _units(file: Any) -> Units:
+    units: Units = file.metadata()["units"]
     return units

@@ -20,10 +20,14 @@ from trimtab.linalg.spectral import symmetric_eigh, thin_svd
 
 @dataclass(frozen=True)
 class Root:
-    """A square root of a Gram matrix: `root_NN` @ `root_NN`^T = Gram (clamped), with its inverse."""
+    """A square root of a Gram matrix: `root_NN` @ `root_NN`^T = Gram (clamped), with its inverse.
+
+    `silent`: the Gram was all zero, so that no error counts in its metric; the root is the identity.
+    """
 
     root_NN: Tensor
     inverse_NN: Tensor
+    silent: bool = False
 
 
 def gram_root(gram_NN: Tensor, *, floor: float) -> Root:
@@ -37,7 +41,7 @@ def gram_root(gram_NN: Tensor, *, floor: float) -> Root:
     largest = values_N[-1]
     if not largest > 0:
         identity_NN = torch.eye(len(values_N), dtype=gram_NN.dtype, device=gram_NN.device)
-        return Root(identity_NN, identity_NN)
+        return Root(identity_NN, identity_NN, silent=True)
     scale_N = values_N.clamp_min(largest * floor).sqrt()
     return Root(vectors_NN * scale_N, (vectors_NN / scale_N).T)
 
@@ -56,7 +60,8 @@ def low_rank_factors(
     """Return nested factors u_RO, v_RI (R = `max_rank`) and all min(O, I) squared singular values, descending.
 
     W ~ u_RO[:r].T @ v_RI[:r] is optimal for every r <= R in the metric of the two roots (None: the identity).
-    The singular values are divided evenly between the two factors.
+    The singular values are divided evenly between the two factors. Their squares are in double precision: the
+    product of two Grams leaves the range of fp32 long before its root does. They are zero where a root is silent.
     """
     a_OI = w_OI
     if left is not None:
@@ -71,4 +76,6 @@ def low_rank_factors(
         u_RO = u_RO @ left.inverse_NN
     if right is not None:
         v_RI = v_RI @ right.inverse_NN
-    return u_RO.contiguous(), v_RI.contiguous(), s_K.square()
+    silent = any(root is not None and root.silent for root in (left, right))
+    energy_K = torch.zeros_like(s_K) if silent else s_K
+    return u_RO.contiguous(), v_RI.contiguous(), energy_K.double().square()

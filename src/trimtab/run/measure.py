@@ -19,7 +19,7 @@ from trimtab.text.windows import cut_windows
 
 PROMPT_COUNT, NEW_TOKENS = 8, 64
 ERROR_WINDOWS = 4
-BATCH_SIZE = 4
+BATCH_SIZE = 8
 
 _METRICS: tuple[tuple[str, str, str, str], ...] = (
     ("perplexity", "perplexity", "", "lower"),

@@ -14,8 +14,12 @@ from trimtab.compression.allocators import (
     smallest_rank,
     spent,
 )
+from trimtab.compression.registry import check_choice, check_range
 from trimtab.compression.statistics import IMPORTANCES
 from trimtab.errors import OptionError
+
+_LEAST = 1e-12
+"""The smallest share: it keeps the smallest rank until all others are dense, and then takes what they leave."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,12 @@ class FlraOptions:
     importance: str = "fisher"
     per: str = "sum"
     min_rank: int = 1
+
+    def __post_init__(self) -> None:
+        check_range("power", self.power, 0, 100)
+        check_range("min_rank", self.min_rank, 1)
+        check_choice("importance", self.importance, IMPORTANCES)
+        check_choice("per", self.per, ("sum", "mean"))
 
 
 @allocators.register(
@@ -50,7 +60,7 @@ def allocate(candidates: Sequence[Candidate], budget: Budget, options: FlraOptio
 
 def _level_where_all_are_dense(candidates: Sequence[Candidate], weights: list[float], budget: Budget) -> float:
     widest = max(candidate.max_rank for candidate in candidates) + budget.multiple + 1
-    return widest / min(weight for weight in weights if weight > 0)
+    return widest / min(weights)
 
 
 def _fill(candidates: Sequence[Candidate], ranks: Ranks, above: Ranks, budget: Budget) -> Ranks:
@@ -65,19 +75,14 @@ def _fill(candidates: Sequence[Candidate], ranks: Ranks, above: Ranks, budget: B
 
 
 def _importances(candidates: Sequence[Candidate], options: FlraOptions) -> list[float]:
-    """Importance^power of every projection, scaled to a sum of one."""
-    if options.importance not in IMPORTANCES:
-        raise OptionError(f"importance must be one of {', '.join(IMPORTANCES)}, not '{options.importance}'")
-    if options.per not in ("sum", "mean"):
-        raise OptionError(f"per must be sum or mean, not '{options.per}'")
+    """Importance^power of every projection, relative to the largest; `_LEAST` where it is (nearly) none."""
     values = [candidate.importances[options.importance] for candidate in candidates]
     if options.per == "mean":
         values = [value / candidate.dense for value, candidate in zip(values, candidates, strict=True)]
-    powers = [value**options.power if value > 0 else 0.0 for value in values]
-    total = sum(powers)
-    if total <= 0:
+    largest = max(values)
+    if largest <= 0:
         raise OptionError("FLRA needs a gradient: the importance of every projection is zero on this text")
-    return [power / total for power in powers]
+    return [max((value / largest) ** options.power, _LEAST) if value > 0 else _LEAST for value in values]
 
 
 def _ranks(

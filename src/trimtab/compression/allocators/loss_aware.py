@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trimtab.compression.allocators import Budget, Candidate, Ranks, allocators, check_feasible, smallest_rank
+from trimtab.compression.registry import check_range
 from trimtab.errors import OptionError
 
 
@@ -16,6 +17,9 @@ class LossAwareOptions:
     """`min_rank`: no projection gets a smaller rank."""
 
     min_rank: int = 1
+
+    def __post_init__(self) -> None:
+        check_range("min_rank", self.min_rank, 1)
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,7 @@ class _Curve:
     options=LossAwareOptions,
     reference="multiple-choice knapsack, Lagrangian (Everett, 1963); compare LEMS, ICML 2026, and ZS-SVD, 2026",
     needs={"output_gram"},
+    units={"output", "loss"},
 )
 def allocate(candidates: Sequence[Candidate], budget: Budget, options: LossAwareOptions) -> Ranks:
     """Least predicted loss for the budget: for a price each projection takes its best rank, or dense."""

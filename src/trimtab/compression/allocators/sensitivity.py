@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trimtab.compression.allocators import Budget, Candidate, Ranks, allocators
+from trimtab.compression.registry import check_range
 from trimtab.compression.sensitivity import kept_rank
 from trimtab.errors import OptionError
 
@@ -19,6 +20,11 @@ class SensitivityOptions:
 
     windows: int = 2
     ratios: tuple[float, ...] = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+
+    def __post_init__(self) -> None:
+        check_range("windows", self.windows, 1)
+        for ratio in self.ratios:
+            check_range("ratios", ratio, 0, 1)
 
 
 @allocators.register(

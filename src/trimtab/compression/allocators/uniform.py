@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trimtab.compression.allocators import Budget, Candidate, Ranks, allocators, check_feasible
+from trimtab.compression.allocators import Budget, Candidate, Ranks, allocators, check_feasible, smallest_rank
+from trimtab.compression.registry import check_range
 
 
 @dataclass(frozen=True)
@@ -13,6 +14,9 @@ class UniformOptions:
     """`min_rank`: no projection gets a smaller rank."""
 
     min_rank: int = 1
+
+    def __post_init__(self) -> None:
+        check_range("min_rank", self.min_rank, 1)
 
 
 @allocators.register("uniform", options=UniformOptions, reference="Wang et al., SVD-LLM, ICLR 2025")
@@ -26,6 +30,6 @@ def allocate(candidates: Sequence[Candidate], budget: Budget, options: UniformOp
 def _rank(candidate: Candidate, kept: float, budget: Budget, min_rank: int) -> int | None:
     if kept >= 1:
         return None
-    rank = int(kept * candidate.dense / candidate.per_rank)
-    rank = max(rank // budget.multiple * budget.multiple, min_rank)
-    return rank if rank <= candidate.max_rank else None
+    least = smallest_rank(candidate, budget, min_rank)
+    rank = int(kept * candidate.dense / candidate.per_rank) // budget.multiple * budget.multiple
+    return None if least is None or rank > candidate.max_rank else max(rank, least)

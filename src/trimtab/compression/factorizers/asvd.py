@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from trimtab.compression.factorizers import Factors, Knowledge, factorizers
+from trimtab.compression.registry import check_range
 from trimtab.linalg.whitening import Root, low_rank_factors
 
 
@@ -18,9 +19,17 @@ class AsvdOptions:
     alpha: float = 0.5
     floor: float = 1e-6
 
+    def __post_init__(self) -> None:
+        check_range("alpha", self.alpha, 0, 10)
+        check_range("floor", self.floor, 1e-15, 1)
+
 
 @factorizers.register(
-    "asvd", options=AsvdOptions, reference="Yuan et al., ASVD, arXiv 2312.05821", needs={"input_gram"}
+    "asvd",
+    options=AsvdOptions,
+    reference="Yuan et al., ASVD, arXiv 2312.05821",
+    needs={"input_gram"},
+    units={"weight"},
 )
 def factorize(w_OI: Tensor, knowledge: Knowledge, max_rank: int, options: AsvdOptions) -> Factors:
     """SVD of W S with S = diag(mean|x|^alpha); the second factor takes S^-1."""

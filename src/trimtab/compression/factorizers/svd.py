@@ -15,7 +15,7 @@ class SvdOptions:
     """Plain SVD has no options."""
 
 
-@factorizers.register("svd", options=SvdOptions, reference="Eckart & Young, Psychometrika 1936")
+@factorizers.register("svd", options=SvdOptions, reference="Eckart & Young, Psychometrika 1936", units={"weight"})
 def factorize(w_OI: Tensor, knowledge: Knowledge, max_rank: int, options: SvdOptions) -> Factors:
     """Truncated SVD of the weight alone."""
     u_RO, v_RI, energy_K = low_rank_factors(w_OI, left=None, right=None, max_rank=max_rank)

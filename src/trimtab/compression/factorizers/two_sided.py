@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from trimtab.compression.factorizers import Factors, Knowledge, factorizers
+from trimtab.compression.registry import check_range
 from trimtab.linalg.whitening import damp, gram_root, low_rank_factors
 
 
@@ -17,12 +18,17 @@ class TwoSidedOptions:
     damping: float = 0.1
     floor: float = 1e-8
 
+    def __post_init__(self) -> None:
+        check_range("damping", self.damping, 0, 1)
+        check_range("floor", self.floor, 1e-15, 1)
+
 
 @factorizers.register(
     "two-sided",
     options=TwoSidedOptions,
     reference="Kronecker-factored Fisher metric (Martens & Grosse, 2015), as used for low rank by LEMS, ICML 2026",
     needs={"input_gram", "output_gram"},
+    units={"loss"},
 )
 def factorize(w_OI: Tensor, knowledge: Knowledge, max_rank: int, options: TwoSidedOptions) -> Factors:
     """SVD of G^1/2 W C^1/2: half the dropped s^2 is the predicted loss increase in nats per token."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from trimtab.compression.factorizers import Factors, Knowledge, factorizers
+from trimtab.compression.registry import check_range
 from trimtab.linalg.whitening import gram_root, low_rank_factors
 
 
@@ -16,12 +17,16 @@ class WhitenedOptions:
 
     floor: float = 1e-8
 
+    def __post_init__(self) -> None:
+        check_range("floor", self.floor, 1e-15, 1)
+
 
 @factorizers.register(
     "whitened",
     options=WhitenedOptions,
     reference="Wang et al., SVD-LLM, ICLR 2025 (eigenvalue form of SVD-LLM V2, NAACL 2025)",
     needs={"input_gram"},
+    units={"output"},
 )
 def factorize(w_OI: Tensor, knowledge: Knowledge, max_rank: int, options: WhitenedOptions) -> Factors:
     """SVD of W C^1/2 with C the input Gram: dropped s^2 is the exact mean squared output error."""
