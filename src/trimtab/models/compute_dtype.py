@@ -5,6 +5,7 @@ Processors differ: some multiply bf16 matrices four times as fast as fp32 ones, 
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -39,6 +40,12 @@ def _worth_it(parameters: list[nn.Parameter]) -> bool:
     more_bytes = 4 * sum(each.numel() for each in parameters)
     if psutil.virtual_memory().available < 3 * more_bytes:
         return False
+    return _fp32_is_faster()
+
+
+@functools.cache
+def _fp32_is_faster() -> bool:
+    """Measured once, so that a process does not change its mind."""
     return matrix_rate(torch.float32) > 1.2 * matrix_rate(torch.bfloat16)
 
 

@@ -11,6 +11,9 @@ import types
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 
+_NOT_FINITE = ("NaN", "Infinity", "-Infinity")
+
+
 def encode(kind: Any, value: Any) -> Any:
     """Turn `value`, of the annotated type `kind`, into what `json.dumps(..., allow_nan=False)` accepts.
 
@@ -34,26 +37,57 @@ def encode(kind: Any, value: Any) -> Any:
 def decode(kind: Any, value: Any) -> Any:
     """The inverse of `encode`; unknown keys are ignored, a missing key takes the field's default.
 
-    Raises TypeError, KeyError or ValueError where `value` is not of that shape.
+    Raises ValueError, which names the field, where `value` is not of that shape.
     """
     if dataclasses.is_dataclass(kind):
-        make: Any = kind
-        return make(**{name: decode(hint, value[name]) for name, hint in _fields(kind) if name in value})
+        return _decode_fields(kind, value)
     origin, arguments = get_origin(kind), get_args(kind)
     if origin in (Union, types.UnionType):
         return None if value is None else decode(_not_none(arguments), value)
     if origin is list:
-        return [decode(arguments[0], item) for item in value]
+        return [decode(arguments[0], item) for item in _of(list, value)]
     if origin is dict:
-        return {key: decode(arguments[1], item) for key, item in value.items()}
+        return {key: decode(arguments[1], item) for key, item in _of(dict, value).items()}
     if origin is Literal:
         return _one_of(value, arguments)
-    return kind(value)
+    return _decode_plain(kind, value)
 
 
 def _fields(kind: Any) -> list[tuple[str, Any]]:
     hints = get_type_hints(kind)
     return [(field.name, hints[field.name]) for field in dataclasses.fields(kind)]
+
+
+def _decode_fields(kind: Any, value: Any) -> Any:
+    found = {}
+    for name, hint in _fields(kind):
+        if name not in _of(dict, value):
+            continue
+        try:
+            found[name] = decode(hint, value[name])
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from error
+    try:
+        return kind(**found)
+    except TypeError as error:
+        missing = [name for name, _ in _fields(kind) if name not in found]
+        raise ValueError(f"a {kind.__name__} lacks some of: {', '.join(missing)}") from error
+
+
+def _decode_plain(kind: Any, value: Any) -> Any:
+    """A str or a number as it is; a float also from an integer and from the names of what JSON cannot write."""
+    if kind is float and value in _NOT_FINITE:
+        return float(value)
+    fits = isinstance(value, (int, float) if kind is float else kind) and not isinstance(value, bool)
+    if not fits:
+        raise ValueError(f"{value!r} is no {kind.__name__}")
+    return kind(value)
+
+
+def _of(kind: type, value: Any) -> Any:
+    if not isinstance(value, kind):
+        raise ValueError(f"{value!r} is no {kind.__name__}")
+    return value
 
 
 def _not_none(arguments: tuple[Any, ...]) -> Any:

@@ -29,20 +29,25 @@ class Axis:
         return math.log10(value) if self.log else value
 
 
+def drawable(value: float) -> bool:
+    """Whether an axis can show the value: finite, and where not zero, far from the ends of what a float can hold."""
+    return value == 0 or 1e-300 <= abs(value) <= 1e300
+
+
 def linear_axis(values: Sequence[float], *, from_zero: bool = False, ticks: int = 4) -> Axis:
-    """A linear axis around finite `values` that begins and ends at round ticks."""
+    """A linear axis around drawable `values` that begins and ends at round ticks."""
     low, high = (0.0 if from_zero else min(values)), max(values)
     if high <= low:
         pad = abs(high) * 0.1 or 1.0
         low, high = (low if from_zero else low - pad), high + pad
     step = _round_step((high - low) / ticks)
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
-    marks = tuple(round(index * step, 12) for index in range(first, last + 1))
+    marks = tuple(float(f"{index * step:.12g}") for index in range(first, last + 1))
     return Axis(marks[0], marks[-1], False, marks)
 
 
 def log_axis(values: Sequence[float], *, ticks: int = 5) -> Axis:
-    """A logarithmic axis around positive finite `values`, from one power of ten to another."""
+    """A logarithmic axis around positive drawable `values`, from one power of ten to another."""
     first = math.floor(math.log10(min(values)) + 1e-9)
     last = math.ceil(math.log10(max(values)) - 1e-9)
     last = max(last, first + 1)
@@ -58,8 +63,8 @@ def tick_words(axis: Axis, tick: float, unit: str) -> str:
     factor = 100 if unit == SHARE else 1
     step = (axis.ticks[1] - axis.ticks[0]) * factor
     digits = next((digits for digits in range(5) if abs(round(step, digits) - step) < step * 1e-6), 5)
-    if step >= 1e5 or (tick and digits == 5):
-        return words.number(tick)
+    if step >= 1e5 or digits == 5:
+        return words.number(tick * factor) + (f"{words.SPACE}%" if unit == SHARE else "")
     return words.percent(tick, digits) if unit == SHARE else f"{tick:,.{digits}f}".replace("-", words.MINUS)
 
 

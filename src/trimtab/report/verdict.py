@@ -7,20 +7,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trimtab.report.data import Measure, Metric, RunReport
-from trimtab.report.words import MINUS, factor, number, percent, size
+from trimtab.report.words import MINUS, count, factor, number, percent, plural, size
 
 QUANTISATION_NOTE = (
-    "For scale: plain 8-bit quantisation removes about half the bytes of a bf16 file at almost no loss, so low rank is "
-    "not the first thing to use when only bytes matter. Small models also suffer more from low rank than large ones."
+    "For scale: plain 8-bit quantisation halves the bytes of a 16-bit file, usually at very little loss, so low rank "
+    "is not the first thing to use when only bytes matter. Small models usually suffer more from low rank than large ones."
 )
 
 _BANDS = (
-    (1.0, "the model got no worse on this text"),
-    (1.02, "hardly a loss"),
-    (1.10, "a small loss"),
-    (1.35, "a clear loss: try it on your own task before using it"),
-    (2.0, "a heavy loss: the text it writes will be visibly worse"),
-    (10.0, "the model is badly damaged; removing less, or refining it afterwards, is needed"),
+    (1.0, "no loss was measured on this text"),
+    (1.02, "hardly a loss on this text"),
+    (1.10, "a small loss on this text"),
+    (1.35, "a clear loss; try the model on your own task before using it"),
+    (2.0, "a heavy loss; expect worse text"),
+    (10.0, "the model is badly damaged; remove less, or refine it afterwards"),
     (math.inf, "the model is broken"),
 )
 
@@ -29,7 +29,7 @@ _BANDS = (
 class Change:
     """How a metric changed: in words, and whether that is "better", "worse" or "same" ("none": nobody can say).
 
-    "same" means that the two 95 % intervals overlap.
+    "same" means that the two 95 % intervals overlap; without intervals nobody can say.
     """
 
     words: str
@@ -58,7 +58,8 @@ def change(metric: Metric) -> Change | None:
     if before is None or after is None:
         return None
     if not (math.isfinite(before.value) and math.isfinite(after.value)):
-        return Change("not finite", "none" if metric.better == "none" else "worse")
+        broke = metric.better != "none" and math.isfinite(before.value)
+        return Change("not finite", "worse" if broke else "none")
     return Change(_change_words(before.value, after.value, metric.unit), _direction(metric, before, after))
 
 
@@ -79,7 +80,7 @@ def times(ratio: float) -> str:
 
 
 def _direction(metric: Metric, before: Measure, after: Measure) -> str:
-    if metric.better == "none":
+    if metric.better == "none" or any(map(math.isnan, (before.low, before.high, after.low, after.high))):
         return "none"
     if after.low <= before.high and before.low <= after.high:
         return "same"
@@ -92,7 +93,17 @@ def _size_sentence(report: RunReport) -> str:
     if after >= before:
         return f"The file did not get smaller ({size(before)} before, {size(after)} after)."
     share = percent((before - after) / before)
-    return f"The whole file is {share} smaller; {percent(report.realised)} of the projection parameters are gone."
+    gone = percent(report.realised)
+    return f"{_done(report)}{gone} of the projection parameters are gone and the whole file is {share} smaller."
+
+
+def _done(report: RunReport) -> str:
+    """What was done, as the beginning of a sentence; nothing where no projection is listed."""
+    every, factored = len(report.projections), sum(row.rank is not None for row in report.projections)
+    if not every:
+        return ""
+    verb = "was" if factored == 1 else "were"
+    return f"{count(factored)} of {plural(every, 'projection')} {verb} replaced by low-rank factors: "
 
 
 def _quality_sentence(report: RunReport) -> str:
@@ -134,14 +145,16 @@ def _others_sentence(report: RunReport) -> list[str]:
     ]
     if not judged:
         return []
-    worse = [name for name, direction in judged if direction == "worse"]
-    others = len(judged) - len(worse)
-    if not worse:
-        return ["No other measure is worse beyond its 95\u00a0% interval."]
-    sentence = f"Also worse, beyond the 95\u00a0% intervals: {'; '.join(worse)}."
-    if others:
-        sentence += f" {others} other {'measure is' if others == 1 else 'measures are'} not clearly worse."
-    return [sentence]
+    sentences = [
+        f"{word.capitalize()} beyond the 95\u00a0% intervals: {'; '.join(names)}."
+        for word in ("worse", "better")
+        if (names := [name for name, direction in judged if direction == word])
+    ]
+    unsure = sum(direction == "same" for _, direction in judged)
+    if unsure:
+        those = plural(unsure, "other measure")
+        sentences.append(f"The intervals of {those} overlap, so this run cannot tell whether it cost anything there.")
+    return [" ".join(sentences)]
 
 
 def _full_name(metric: Metric, metrics: Sequence[Metric]) -> str:

@@ -24,6 +24,7 @@ class Tile:
     label: str
     value: str
     detail: str
+    more: str = ""
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ class StageRow:
 
 
 def tiles(report: RunReport) -> list[Tile]:
-    """The large numbers: projections, whole file, perplexity where it was measured."""
+    """The large numbers: whole file, projections, and what it cost in perplexity (or that nobody measured it)."""
     sizes = report.sizes
     found = [
         Tile(
@@ -97,8 +98,8 @@ def tiles(report: RunReport) -> list[Tile]:
     ]
     metric = headline_metric(report.metrics)
     if metric is not None and metric.before is not None and metric.after is not None:
-        found.append(_perplexity_tile(metric, metric.before, metric.after))
-    return found
+        return [*found, _perplexity_tile(metric, metric.before, metric.after)]
+    return [*found, Tile("Perplexity", "not measured", "before and after, by this run")]
 
 
 def metric_rows(metrics: Iterable[Metric]) -> list[MetricRow]:
@@ -166,15 +167,27 @@ def breakable(name: str) -> Markup:
 def _perplexity_tile(metric: Metric, before: Measure, after: Measure) -> Tile:
     ratio = after.value / before.value
     value = times(ratio) if math.isfinite(ratio) else words.number(ratio)
-    return Tile("Perplexity", value, f"{words.number(before.value)} → {words.number(after.value)} on {metric.text}")
+    on = f" on {metric.text}" if metric.text else ""
+    intervals = ", ".join(
+        f"{name} {text}"
+        for name, one in (("before", before), ("after", after))
+        if (text := _interval(one, metric.unit))
+    )
+    detail = f"{words.number(before.value)} → {words.number(after.value)}{on}"
+    return Tile("Perplexity, lower is better", value, detail, f"95\u00a0% intervals: {intervals}" if intervals else "")
 
 
 def _measure(one: Measure | None, unit: str) -> MeasureWords | None:
     if one is None:
         return None
-    low, high = words.measured(one.low, unit), words.measured(one.high, unit)
-    interval = f"{low} – {high}" if math.isfinite(one.low) or math.isfinite(one.high) else ""
-    return MeasureWords(words.measured(one.value, unit), interval, f"n = {words.count(one.count)}")
+    return MeasureWords(words.measured(one.value, unit), _interval(one, unit), f"n = {words.count(one.count)}")
+
+
+def _interval(one: Measure, unit: str) -> str:
+    """The two ends, or nothing where neither is finite."""
+    if not (math.isfinite(one.low) or math.isfinite(one.high)):
+        return ""
+    return f"{words.measured(one.low, unit)} – {words.measured(one.high, unit)}"
 
 
 def _metric_note(metric: Metric) -> str:

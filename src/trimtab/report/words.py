@@ -7,7 +7,7 @@ import math
 from trimtab.report.data import SHARE
 
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-_SPACE = "\u00a0"
+SPACE = "\u00a0"
 MINUS = "\u2212"
 
 
@@ -20,7 +20,7 @@ def millions(value: int) -> str:
     """A number of parameters: 134.5 M, 7.24 B, 12,288."""
     for size, unit in ((1e9, "B"), (1e6, "M")):
         if abs(value) >= size:
-            return f"{_three(value / size)}{_SPACE}{unit}"
+            return f"{_three(value / size)}{SPACE}{unit}"
     return count(value)
 
 
@@ -28,24 +28,24 @@ def size(bytes_: int) -> str:
     """A number of bytes in decimal units, as files are advertised: 257 MB = 257 · 10^6 bytes."""
     for step, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
         if abs(bytes_) >= step:
-            return f"{_three(bytes_ / step)}{_SPACE}{unit}"
-    return f"{bytes_}{_SPACE}B"
+            return f"{_three(bytes_ / step)}{SPACE}{unit}"
+    return f"{bytes_}{SPACE}B"
 
 
 def percent(share: float, digits: int = 1) -> str:
     """A share in per cent: 0.166 is "16.6 %"."""
     if not math.isfinite(share):
         return number(share)
-    return f"{share * 100:.{digits}f}{_SPACE}%".replace("-", MINUS)
+    return f"{share * 100:.{digits}f}{SPACE}%".replace("-", MINUS)
 
 
 def removed(before: float, after: float) -> str:
     """The change from `before` to `after` in per cent, signed: "−16.6 %"."""
     if not before:
-        return "0" + _SPACE + "%"
+        return "0" + SPACE + "%"
     change = (after - before) / before
     if abs(change) < 0.0005:
-        return "0.0" + _SPACE + "%"
+        return "0.0" + SPACE + "%"
     return f"{'+' if change > 0 else MINUS}{percent(abs(change))}"
 
 
@@ -79,7 +79,7 @@ def factor(ratio: float) -> str:
         return f"{ratio:.2f}"
     if ratio < 1e6:
         return f"{float(f'{ratio:.2g}'):,.0f}"
-    return f"{ratio / 1e6:.1f}{_SPACE}million" if ratio < 1e9 else power_of_ten(ratio)
+    return f"{ratio / 1e6:.1f}{SPACE}million" if ratio < 1e9 else power_of_ten(ratio)
 
 
 def measured(value: float, unit: str) -> str:
@@ -92,13 +92,13 @@ def measured(value: float, unit: str) -> str:
 def seconds(value: float) -> str:
     """A duration: 0.4 s, 12 s, 3 min 05 s, 1 h 02 min."""
     if value < 9.95:
-        return f"{value:.1f}{_SPACE}s"
+        return f"{value:.1f}{SPACE}s"
     whole = round(value)
     if whole < 60:
-        return f"{whole}{_SPACE}s"
+        return f"{whole}{SPACE}s"
     if whole < 3600:
-        return f"{whole // 60}{_SPACE}min{_SPACE}{whole % 60:02d}{_SPACE}s"
-    return f"{whole // 3600}{_SPACE}h{_SPACE}{whole % 3600 // 60:02d}{_SPACE}min"
+        return f"{whole // 60}{SPACE}min{SPACE}{whole % 60:02d}{SPACE}s"
+    return f"{whole // 3600}{SPACE}h{SPACE}{whole % 3600 // 60:02d}{SPACE}min"
 
 
 def plural(amount: int, one: str, many: str | None = None) -> str:

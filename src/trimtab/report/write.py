@@ -48,12 +48,12 @@ def read_report(path: str | Path) -> RunReport:
         document = json.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise OptionError(f"cannot read the report {file}: {error.strerror or error}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise OptionError(f"{file} is not a report: it is not JSON ({error})") from error
     _check_format(file, document)
     try:
         return decode(RunReport, document)
-    except (TypeError, KeyError, ValueError, AttributeError) as error:
+    except (ValueError, OverflowError) as error:
         raise OptionError(f"the report {file} is damaged: {error}") from error
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from markupsafe import Markup
 
 from trimtab.report import svg
 from trimtab.report.data import Measure, Metric
-from trimtab.report.scale import Axis, linear_axis, log_axis, tick_words
+from trimtab.report.scale import Axis, drawable, linear_axis, log_axis, tick_words
 from trimtab.report.words import measured
 
 _LOG_FROM_RATIO = 30.0
@@ -20,10 +19,10 @@ _NARROW = 0.05
 
 
 def interval_picture(metric: Metric) -> Markup | None:
-    """The picture, or None where no value is finite."""
+    """The picture, or None where no value can be drawn."""
     rows = [(name, one) for name, one in (("before", metric.before), ("after", metric.after)) if one is not None]
-    ends = [end for _, one in rows for end in (one.value, one.low, one.high) if math.isfinite(end)]
-    drawn = [(name, one) for name, one in rows if math.isfinite(one.value)]
+    ends = [end for _, one in rows for end in (one.value, one.low, one.high) if drawable(end)]
+    drawn = [(name, one) for name, one in rows if drawable(one.value)]
     if not drawn:
         return None
     axis = _axis(ends)
@@ -62,7 +61,7 @@ def _guide(before: Measure, axis: Axis) -> Markup:
 
 def _interval(one: Measure, axis: Axis, y: float, class_: str) -> list[Markup]:
     dot = svg.element("circle", cx=_at(axis, one.value), cy=y, r=4.5, class_=f"value {class_}")
-    if not (math.isfinite(one.low) and math.isfinite(one.high)):
+    if not (drawable(one.low) and drawable(one.high)):
         return [dot]
     if axis.place(one.high) - axis.place(one.low) < _NARROW:
         return [dot]

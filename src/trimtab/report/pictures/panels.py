@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -11,7 +10,7 @@ from markupsafe import Markup
 from trimtab.report import svg
 from trimtab.report.data import SHARE, ProjectionRow
 from trimtab.report.grid import OUTSIDE, Series
-from trimtab.report.scale import Axis, linear_axis, log_axis, tick_words
+from trimtab.report.scale import Axis, drawable, linear_axis, log_axis, tick_words
 from trimtab.report.words import number, percent
 
 _WIDTH, _HEIGHT = 288.0, 150.0
@@ -75,17 +74,17 @@ def loss_panels(kinds: Sequence[Series]) -> list[Panel]:
 
 def positive_importance(row: ProjectionRow) -> float | None:
     """The importance where a logarithmic scale can show it."""
-    return row.importance if _finite(row.importance) and (row.importance or 0) > 0 else None
+    return row.importance if _drawable(row.importance) and (row.importance or 0) > 0 else None
 
 
 def predicted_loss(row: ProjectionRow) -> float | None:
     """The predicted loss of a compressed projection; None for a dense one."""
-    return row.predicted_loss if row.rank is not None and _finite(row.predicted_loss) else None
+    return row.predicted_loss if row.rank is not None and _drawable(row.predicted_loss) else None
 
 
 def measured_loss(row: ProjectionRow) -> float | None:
     """The measured loss of a compressed projection; None for a dense one."""
-    return row.measured_loss if row.rank is not None and _finite(row.measured_loss) else None
+    return row.measured_loss if row.rank is not None and _drawable(row.measured_loss) else None
 
 
 def _importance_panel(kind: Series, others: Sequence[Series], axis: Axis, across: _Across) -> Panel:
@@ -199,5 +198,5 @@ def _median(values: Sequence[float]) -> float:
     return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
 
 
-def _finite(value: float | None) -> bool:
-    return value is not None and math.isfinite(value)
+def _drawable(value: float | None) -> bool:
+    return value is not None and drawable(value)
