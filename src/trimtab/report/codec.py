@@ -10,7 +10,6 @@ import math
 import types
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-
 _NOT_FINITE = ("NaN", "Infinity", "-Infinity")
 
 
