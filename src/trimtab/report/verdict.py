@@ -11,8 +11,8 @@ from trimtab.report.words import MINUS, count, factor, number, percent, plural, 
 
 QUANTISATION_NOTE = (
     "For scale: plain 8-bit quantisation halves the bytes of a 16-bit file, usually at very little loss, so low rank "
-    "is not the first thing to use when only bytes matter. Small models usually suffer more from low rank than large "
-    "ones."
+    "is not the first thing to use when only bytes matter. "
+    "Small models usually suffer more from low rank than large ones."
 )
 
 _BANDS = (
