@@ -69,8 +69,8 @@ def _decode_fields(kind: Any, value: Any) -> Any:
     try:
         return kind(**found)
     except TypeError as error:
-        missing = [name for name, _ in _fields(kind) if name not in found]
-        raise ValueError(f"a {kind.__name__} lacks some of: {', '.join(missing)}") from error
+        missing = [field.name for field in dataclasses.fields(kind) if field.name not in found and _is_required(field)]
+        raise ValueError(f"a {kind.__name__} lacks {', '.join(missing)}") from error
 
 
 def _decode_plain(kind: Any, value: Any) -> Any:
@@ -106,3 +106,7 @@ def _one_of(value: Any, allowed: tuple[Any, ...]) -> Any:
     if value not in allowed:
         raise ValueError(f"'{value}' is none of {', '.join(map(str, allowed))}")
     return value
+
+
+def _is_required(field: dataclasses.Field[Any]) -> bool:
+    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 from importlib import resources
 from typing import Any
@@ -23,6 +24,15 @@ _TEMPLATES = "templates"
 
 def render_page(report: RunReport) -> str:
     """The whole HTML page of a run."""
+    return (
+        _environment()
+        .get_template("report.html")
+        .render(report=report, **_numbers(report), **_pictures(report), **_frame())
+    )
+
+
+@functools.cache
+def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("trimtab.report", _TEMPLATES),
         autoescape=True,
@@ -39,9 +49,7 @@ def render_page(report: RunReport) -> str:
         "optional_number": view.optional_number,
         "optional_percent": view.optional_percent,
     }
-    return environment.get_template("report.html").render(
-        report=report, **_numbers(report), **_pictures(report), **_frame()
-    )
+    return environment
 
 
 def _numbers(report: RunReport) -> dict[str, Any]:

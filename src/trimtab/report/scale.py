@@ -36,7 +36,7 @@ def drawable(value: float) -> bool:
 
 def linear_axis(values: Sequence[float], *, from_zero: bool = False, ticks: int = 4) -> Axis:
     """A linear axis around drawable `values` that begins and ends at round ticks."""
-    low, high = (0.0 if from_zero else min(values)), max(values)
+    low, high = (0.0, max(0.0, *values)) if from_zero else (min(values), max(values))
     if high <= low:
         pad = abs(high) * 0.1 or 1.0
         low, high = (low if from_zero else low - pad), high + pad

@@ -187,7 +187,8 @@ def _interval(one: Measure, unit: str) -> str:
     """The two ends, or nothing where neither is finite."""
     if not (math.isfinite(one.low) or math.isfinite(one.high)):
         return ""
-    return f"{words.measured(one.low, unit)} – {words.measured(one.high, unit)}"
+    dash = f"{words.SPACE}–{words.SPACE}"
+    return f"{words.measured(one.low, unit)}{dash}{words.measured(one.high, unit)}"
 
 
 def _metric_note(metric: Metric) -> str:

@@ -79,7 +79,7 @@ def factor(ratio: float) -> str:
         return f"{ratio:.2f}"
     if ratio < 1e6:
         return f"{float(f'{ratio:.2g}'):,.0f}"
-    return f"{ratio / 1e6:.1f}{SPACE}million" if ratio < 1e9 else power_of_ten(ratio)
+    return f"{ratio / 1e6:.1f}{SPACE}million" if ratio < 1e9 else number(ratio)
 
 
 def measured(value: float, unit: str) -> str:
