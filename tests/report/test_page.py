@@ -274,3 +274,16 @@ def test_the_ladder_rises_in_contrast_to_the_page(colours: dict[str, str]) -> No
 
 def test_contrast_of_black_and_white() -> None:
     assert palette.contrast("#000000", "#ffffff") == pytest.approx(21)
+
+
+def test_a_share_is_never_on_a_logarithmic_axis() -> None:
+    before, after = Measure(0.039, 0.002, 0.088, 8), Measure(0.224, 0.033, 0.447, 8)
+    page = render_page(make_report([], metrics=[Metric("repeated", "share", "lower", "t", before, after)]))
+    assert "10⁻" not in page
+    assert "60\u00a0%" in page
+
+
+def test_the_first_screen_has_the_intervals_of_the_perplexity() -> None:
+    text = read(EXAMPLES["smollm"]()).text
+    top = text[: text.index("Where the ranks went")]
+    assert "95 % intervals: before 26.20 – 33.40, after 36.50 – 47.10" in top

@@ -19,12 +19,11 @@ from trimtab.report.verdict import Change, change, headline_metric, times
 
 @dataclass(frozen=True)
 class Tile:
-    """One of the large numbers at the top."""
+    """One of the large numbers at the top; the lines below it are in parts that are broken only where they must be."""
 
     label: str
     value: str
-    detail: str
-    more: str = ""
+    lines: tuple[tuple[str, ...], ...]
 
 
 @dataclass(frozen=True)
@@ -88,18 +87,18 @@ def tiles(report: RunReport) -> list[Tile]:
         Tile(
             "Whole file",
             words.removed(sizes.file_bytes_before, sizes.file_bytes_after),
-            f"{words.size(sizes.file_bytes_before)} → {words.size(sizes.file_bytes_after)}",
+            ((f"{words.size(sizes.file_bytes_before)} →", words.size(sizes.file_bytes_after)),),
         ),
         Tile(
             "Projection parameters",
             words.removed(1.0, 1.0 - report.realised),
-            f"requested: {report.requested}",
+            (("requested:", report.requested),),
         ),
     ]
     metric = headline_metric(report.metrics)
     if metric is not None and metric.before is not None and metric.after is not None:
         return [*found, _perplexity_tile(metric, metric.before, metric.after)]
-    return [*found, Tile("Perplexity", "not measured", "before and after, by this run")]
+    return [*found, Tile("Perplexity", "not measured", (("before and after,", "by this run"),))]
 
 
 def metric_rows(metrics: Iterable[Metric]) -> list[MetricRow]:
@@ -167,14 +166,15 @@ def breakable(name: str) -> Markup:
 def _perplexity_tile(metric: Metric, before: Measure, after: Measure) -> Tile:
     ratio = after.value / before.value
     value = times(ratio) if math.isfinite(ratio) else words.number(ratio)
-    on = f" on {metric.text}" if metric.text else ""
-    intervals = ", ".join(
-        f"{name} {text}"
-        for name, one in (("before", before), ("after", after))
-        if (text := _interval(one, metric.unit))
-    )
-    detail = f"{words.number(before.value)} → {words.number(after.value)}{on}"
-    return Tile("Perplexity, lower is better", value, detail, f"95\u00a0% intervals: {intervals}" if intervals else "")
+    values = f"{words.number(before.value)} → {words.number(after.value)}"
+    lines = ((values, f"on {metric.text}") if metric.text else (values,), *_interval_line(before, after, metric.unit))
+    return Tile("Perplexity, lower is better", value, lines)
+
+
+def _interval_line(before: Measure, after: Measure, unit: str) -> list[tuple[str, ...]]:
+    """The two intervals, where both are known."""
+    old, new = _interval(before, unit), _interval(after, unit)
+    return [(f"95{words.SPACE}% intervals:", f"before {old},", f"after {new}")] if old and new else []
 
 
 def _measure(one: Measure | None, unit: str) -> MeasureWords | None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from trimtab.report import svg
-from trimtab.report.data import Measure, Metric
+from trimtab.report.data import SHARE, Measure, Metric
 from trimtab.report.scale import Axis, drawable, linear_axis, log_axis, tick_words
 from trimtab.report.words import measured
 
@@ -25,7 +25,7 @@ def interval_picture(metric: Metric) -> Markup | None:
     drawn = [(name, one) for name, one in rows if drawable(one.value)]
     if not drawn:
         return None
-    axis = _axis(ends)
+    axis = _axis(ends, metric.unit)
     marks = _scale(axis, metric.unit)
     if len(drawn) == 2:
         marks.append(_guide(drawn[0][1], axis))
@@ -35,9 +35,11 @@ def interval_picture(metric: Metric) -> Markup | None:
     return svg.strip(*marks, label=f"{metric.name}: {said}", height=_HEIGHT)
 
 
-def _axis(ends: Sequence[float]) -> Axis:
+def _axis(ends: Sequence[float], unit: str) -> Axis:
+    """Logarithmic where the values lie far apart; a share is always on a linear axis."""
     low, high = min(ends), max(ends)
-    return log_axis(ends, ticks=3) if low > 0 and high / low > _LOG_FROM_RATIO else linear_axis(ends, ticks=3)
+    far = unit != SHARE and low > 0 and high / low > _LOG_FROM_RATIO
+    return log_axis(ends, ticks=3) if far else linear_axis(ends, ticks=3)
 
 
 def _at(axis: Axis, value: float) -> str:
