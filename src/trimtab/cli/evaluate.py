@@ -44,6 +44,7 @@ def command(
     from trimtab.cli.json_file import check_target, write_json
 
     _check_numbers(windows=windows, limit=limit, batch_size=batch_size, max_new_tokens=max_new_tokens)
+    _check_lengths(window_length, stride)
     if json is not None:
         check_target(json, overwrite)
     tasks = _read_tasks(choices, summaries, prompts, health, limit)
@@ -130,6 +131,15 @@ def _check_numbers(**numbers: int | None) -> None:
             raise OptionError(f"--{name.replace('_', '-')} must be at least 1, not {value}")
 
 
+def _check_lengths(window_length: int, stride: int | None) -> None:
+    if window_length < 2:
+        raise OptionError(
+            f"--window-length must be at least 2, not {window_length}: one token leaves nothing to predict"
+        )
+    if stride is not None and not 1 <= stride <= window_length:
+        raise OptionError(f"--stride must lie between 1 and the window length {window_length}, not {stride}")
+
+
 def _read_tasks(
     choices: str | None, summaries: Path | None, prompts: Path | None, health: bool, limit: int | None
 ) -> _Tasks:
@@ -173,14 +183,11 @@ def _first(name: str, count: int, limit: int | None) -> str:
 
 
 def _print(result: Evaluation, work: _Work) -> None:
-    from rich.console import Console
-
     from trimtab.cli.measures_table import measures_table
 
-    console = Console()
-    title = work.model if work.against is None else f"{work.model} against {work.against}"
-    console.print(measures_table(result.measures, title))
+    print(work.model if work.against is None else f"{work.model} against {work.against}", end="\n\n")
+    print(measures_table(result.measures), end="\n\n")
     for what, on in work.tasks.on.items():
-        console.print(f"  {what}: {on}", highlight=False, markup=False, soft_wrap=True)
+        print(f"{what}: {on}")
     if result.tokens is not None:
-        console.print(f"  predictions behind the perplexity: {result.tokens:,}", highlight=False)
+        print(f"predictions behind the perplexity: {result.tokens:,}")

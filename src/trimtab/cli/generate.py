@@ -11,7 +11,7 @@ import typer
 from trimtab.errors import OptionError, TextError
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase, TextStreamer
+    from transformers import PreTrainedTokenizerBase
 
 
 def command(
@@ -31,14 +31,14 @@ def command(
     device: Annotated[str, typer.Option(help="cpu, cuda, ...")] = "cpu",
 ) -> None:
     """Answer one prompt, or continue it with --raw."""
-    if prompt == "-":
-        prompt = _standard_input()
-    if not prompt.strip():
-        raise TextError("the prompt is empty: there is nothing to answer")
-    from trimtab.evaluate.generation import generate_batch
+    from trimtab.evaluate.generation import check_options, check_prompt, generate_batch
     from trimtab.lowrank.load import load
     from trimtab.models.placement import device_of, dtype_of
 
+    if prompt == "-":
+        prompt = _standard_input()
+    check_prompt(prompt)
+    check_options(max_new_tokens, temperature, top_p, seed=seed)
     loaded, tokenizer = load(model, dtype=dtype_of(dtype), device=device_of(device))
     start = time.monotonic()
     output = generate_batch(
@@ -50,10 +50,9 @@ def command(
         temperature=temperature,
         top_p=top_p,
         seed=seed,
-        streamer=_streamer(tokenizer) if stream else None,
+        on_text=_print_piece if stream else None,
     )[0]
-    if not stream:
-        print(output.text)
+    print("" if stream else output.text)
     if stats:
         _print_stats(len(output.ids) + output.stopped, output.stopped, time.monotonic() - start)
 
@@ -73,10 +72,8 @@ def _wants_chat(chat: bool | None, tokenizer: PreTrainedTokenizerBase, model: st
     return chat is not False
 
 
-def _streamer(tokenizer: PreTrainedTokenizerBase) -> TextStreamer:
-    from transformers import TextStreamer
-
-    return TextStreamer(tokenizer, skip_prompt=True, skip_special_tokens=True)
+def _print_piece(text: str) -> None:
+    print(text, end="", flush=True)
 
 
 def _print_stats(tokens: int, stopped: bool, seconds: float) -> None:

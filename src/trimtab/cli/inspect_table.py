@@ -8,11 +8,12 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from trimtab.cli.plain_table import Row, plain_table
+
 if TYPE_CHECKING:
     from trimtab.lowrank.inspection import Inspection, ProjectionFacts
 
 WIDTH = 80
-Row = Sequence[str]
 
 
 def page(found: Inspection) -> str:
@@ -43,7 +44,7 @@ def _ranks(projections: Sequence[ProjectionFacts]) -> str:
     tables = []
     for group in _groups(columns, {column: max(map(len, body[column])) for column in columns}):
         rows = zip(["layer", *layers], *(body[column] for column in group), strict=True)
-        tables.append(_table(list(rows)))
+        tables.append(plain_table(list(rows)))
     return "\n\n".join(tables)
 
 
@@ -97,7 +98,7 @@ def _kinds(found: Inspection) -> str:
         dense, now = sum(each.parameters_dense for each in members), sum(each.parameters for each in members)
         end = (f"{now:,}", f"{now / dense:.1%}") if found.low_rank else (f"{members[0].break_even}",)
         rows.append((labels[column], f"{out_features} x {in_features}", f"{len(members)}", f"{dense:,}", *end))
-    return _table(rows)
+    return plain_table(rows)
 
 
 def _sizes(found: Inspection) -> str:
@@ -108,12 +109,12 @@ def _sizes(found: Inspection) -> str:
         ("bytes of the weight files", found.file_bytes_dense, found.file_bytes),
     ]
     if not found.low_rank:
-        return _table([(name, _number(now)) for name, _, now in pairs])
+        return plain_table([(name, _number(now)) for name, _, now in pairs])
     rows: list[Row] = [("", "if dense", "now", "kept")]
     for name, dense, now in pairs:
         kept = f"{now / dense:.1%}" if dense and now is not None else "?"
         rows.append((name, _number(dense), _number(now), kept))
-    return _table(rows)
+    return plain_table(rows)
 
 
 def _number(value: int | None) -> str:
@@ -142,13 +143,3 @@ def _flat(value: Any, name: str) -> list[tuple[str, str]]:
     if isinstance(value, list | tuple):
         return [(name, ", ".join(map(str, value)))]
     return [(name, str(value))]
-
-
-def _table(rows: Sequence[Row]) -> str:
-    """Columns two spaces apart; the first is aligned to the left, the others to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = []
-    for first, *others in rows:
-        cells = [first.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True))]
-        lines.append("  ".join(cells).rstrip())
-    return "\n".join(lines)

@@ -5,17 +5,16 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from rich.table import Table
+from trimtab.cli.plain_table import Row, plain_table
 
+if TYPE_CHECKING:
     from trimtab.evaluate.measure import Measure
 
 _NAMES = {
-    "perplexity": "perplexity (lower is better)",
-    "perplexity_ratio": "perplexity, times the base's",
-    "kl_to_base": "KL from the base, nats a token",
-    "accuracy": "accuracy (per character)",
-    "accuracy_raw": "accuracy (raw likelihood)",
+    "perplexity_ratio": "perplexity / base's",
+    "kl_to_base": "KL from base, nats",
+    "accuracy": "accuracy, normalised",
+    "accuracy_raw": "accuracy, raw",
     "rouge1": "ROUGE-1 F1",
     "rouge2": "ROUGE-2 F1",
     "rougeL": "ROUGE-L F1",
@@ -25,23 +24,18 @@ _NAMES = {
 }
 
 
-def measures_table(measures: dict[str, Measure], title: str) -> Table:
+def measures_table(measures: dict[str, Measure]) -> str:
     """A table of all measures; those called `base_NAME` stand in the line of NAME."""
-    from rich import box
-    from rich.table import Table
-
     with_base = any(name.startswith("base_") for name in measures)
-    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
-    for head in ("", "model", "95 % interval", *(("base", "95 % interval") if with_base else ()), "count"):
-        table.add_column(head, justify="left" if not head else "right", no_wrap=True)
+    rows: list[Row] = [("", "model", "95 % interval", *(("base", "95 % interval") if with_base else ()), "count")]
     for name, measure in measures.items():
         if not name.startswith("base_"):
-            base = measures.get(f"base_{name}")
             cells = [number(measure.value, measure.unit), interval(measure)]
             if with_base:
+                base = measures.get(f"base_{name}")
                 cells += [number(base.value, base.unit), interval(base)] if base else ["", ""]
-            table.add_row(_NAMES.get(name, name.replace("_", " ", 1)), *cells, f"{measure.count:,}")
-    return table
+            rows.append((_NAMES.get(name, name.replace("_", " ", 1)), *cells, f"{measure.count:,}"))
+    return plain_table(rows)
 
 
 def number(value: float, unit: str) -> str:

@@ -75,7 +75,7 @@ def compare(
                 divergences.append(_window_kl(logits_LV, base_LV, counts[number], number))
     ours, theirs = perplexity_of(losses, counts), perplexity_of(base_losses, counts)
     kl = weighted_mean(divergences, counts, "nats per token")
-    kl = Measure(kl.value, max(kl.low, 0.0), kl.high, kl.count, kl.unit)
+    kl = Measure(max(kl.value, 0.0), max(kl.low, 0.0), max(kl.high, 0.0), kl.count, kl.unit)  # NaN stays NaN
     return Comparison(ours, theirs, perplexity_ratio(ours, theirs), kl)
 
 

@@ -6,7 +6,7 @@ Shapes: B prompts in a batch, T tokens of the longest prompt, G generated tokens
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -22,8 +22,13 @@ from transformers.generation.streamers import BaseStreamer
 
 from trimtab.errors import ModelError, OptionError, TextError
 from trimtab.evaluate.forward import context_length, measuring
+from trimtab.evaluate.rows import is_unicode
+from trimtab.evaluate.streaming import TextPieces
 from trimtab.progress import track
 from trimtab.text.chat import prompt_ids
+
+LOWEST_TEMPERATURE = 0.001
+"""Below it logits divided by the temperature could overflow; tokens drawn are the likeliest ones long before."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +52,7 @@ def generate_batch(
     top_p: float = 1.0,
     batch_size: int = 8,
     seed: int = 0,
-    streamer: BaseStreamer | None = None,
+    on_text: Callable[[str], None] | None = None,
     description: str = "",
 ) -> list[Output]:
     """One output for each prompt, in the order of the prompts.
@@ -56,12 +61,14 @@ def generate_batch(
     likeliest token each time; above 0 tokens are drawn, after `top_p` cut off the tail, from a generator seeded
     with `seed` (the caller's random state is left as it was). Penalties and sampling settings that the model's
     own generation configuration may bring are not used: they would hide, for instance, a model that repeats
-    itself. Prompts of similar length share a batch. `description` names a progress bar; without it there is none.
+    itself. Prompts of similar length share a batch. `on_text` is called with each new piece of the text of a single
+    prompt while the model writes. `description` names a progress bar; without it there is none.
 
     Raises TextError for an empty prompt or one that does not fit the context together with `max_new_tokens`,
-    OptionError for a value out of range, ModelError where the model's output is NaN.
+    OptionError for a value out of range, ModelError where the model's output is not finite.
     """
-    _check_options(max_new_tokens, temperature, top_p, batch_size)
+    check_options(max_new_tokens, temperature, top_p, batch_size, seed)
+    assert on_text is None or len(prompts) == 1
     ids = [_checked_ids(model, tokenizer, prompt, chat, max_new_tokens) for prompt in prompts]
     config = _plain_config(model, tokenizer, max_new_tokens, temperature, top_p)
     order = sorted(range(len(ids)), key=lambda index: len(ids[index]))
@@ -69,31 +76,44 @@ def generate_batch(
     outputs: dict[int, Output] = {}
     with measuring(model), _generation_config(model, config), _seeded(seed, model.device):
         for batch in track(batches, description, len(batches)) if description else batches:
+            streamer = TextPieces(tokenizer, config.eos_token_id or (), on_text) if on_text else None
             new_BG = _generate(model, [ids[index] for index in batch], config, streamer)
             for index, new_G in zip(batch, new_BG.tolist(), strict=True):
                 outputs[index] = _output(tokenizer, new_G, config.eos_token_id)
     return [outputs[index] for index in range(len(ids))]
 
 
-def _check_options(max_new_tokens: int, temperature: float, top_p: float, batch_size: int) -> None:
+def check_options(
+    max_new_tokens: int = 1, temperature: float = 0.0, top_p: float = 1.0, batch_size: int = 1, seed: int = 0
+) -> None:
+    """Raise OptionError for a value that `generate_batch` cannot use."""
     if max_new_tokens < 1:
         raise OptionError(f"at least one new token must be asked for, not {max_new_tokens}")
-    if not 0 <= temperature < float("inf"):
-        raise OptionError(f"the temperature must be 0 (greedy) or above, not {temperature}")
+    if temperature != 0 and not LOWEST_TEMPERATURE <= temperature < float("inf"):
+        raise OptionError(f"the temperature must be 0 (greedy) or at least {LOWEST_TEMPERATURE}, not {temperature}")
     if not 0 < top_p <= 1:
         raise OptionError(f"top-p must lie above 0 and at most at 1, not {top_p}")
     if top_p < 1 and temperature == 0:
         raise OptionError("top-p has no effect at temperature 0 (greedy): set a temperature above 0, or leave it out")
     if batch_size < 1:
         raise OptionError(f"the batch size must be at least 1, not {batch_size}")
+    if not 0 <= seed < 2**63:
+        raise OptionError(f"the seed must lie between 0 and 2^63 - 1, not {seed}")
+
+
+def check_prompt(prompt: str) -> None:
+    """Raise TextError for a prompt that says nothing or is not Unicode (bytes that were no UTF-8)."""
+    if not prompt.strip():
+        raise TextError("the prompt is empty: there is nothing to answer or continue")
+    if not is_unicode(prompt):
+        raise TextError("the prompt is not UTF-8 text")
 
 
 def _checked_ids(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, prompt: str, chat: bool, max_new_tokens: int
 ) -> Tensor:
     """Token ids of one prompt, shape [T]; TextError if there are none or too many."""
-    if not prompt.strip():
-        raise TextError("the prompt is empty: there is nothing to continue")
+    check_prompt(prompt)
     ids_T = prompt_ids(tokenizer, prompt, chat=chat)[0]
     limit = context_length(model)
     if limit is not None and len(ids_T) + max_new_tokens > limit:
@@ -140,13 +160,13 @@ def _seeded(seed: int, device: torch.device) -> Iterator[None]:
         yield
 
 
-class _NanGuard(LogitsProcessor):
-    """Stop at the first NaN: argmax would quietly turn it into a token."""
+class _FiniteGuard(LogitsProcessor):
+    """Stop at the first logit that is NaN or infinite: argmax would quietly turn it into a token."""
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
-        if scores.isnan().any():
+        if not scores.amax(-1).isfinite().all():
             raise ModelError(
-                "the model's output is not a number (NaN): its weights are damaged or overflow in this dtype; "
+                "the model's output is not a finite number: its weights are damaged or overflow in this dtype; "
                 "try --dtype fp32"
             )
         return scores
@@ -166,7 +186,7 @@ def _generate(
         input_ids=ids_BT.to(model.device),
         attention_mask=mask_BT.to(model.device),
         generation_config=config,
-        logits_processor=LogitsProcessorList([_NanGuard()]),
+        logits_processor=LogitsProcessorList([_FiniteGuard()]),
         streamer=streamer,
     )
     return full_BS[:, longest:]

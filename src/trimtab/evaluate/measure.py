@@ -73,7 +73,8 @@ def proportion(hits: int, count: int, unit: str = "share") -> Measure:
     share, square = hits / count, _Z**2
     centre = (share + square / (2 * count)) / (1 + square / count)
     reach = _Z / (1 + square / count) * math.sqrt(share * (1 - share) / count + square / (4 * count**2))
-    return Measure(share, max(0.0, centre - reach), min(1.0, centre + reach), count, unit)
+    low, high = max(0.0, centre - reach), min(1.0, centre + reach)
+    return Measure(share, min(low, share), max(high, share), count, unit)  # at 0 and 1 rounding must not cross it
 
 
 def exponential(measure: Measure, unit: str) -> Measure:

@@ -25,6 +25,8 @@ def read_rows(path: Path) -> list[Row]:
     for number, row in enumerate(rows, 1):
         if not isinstance(row, dict):
             raise TextError(f"{path}: row {number} is {json.dumps(row)[:40]}, not an object with named fields")
+        if not is_unicode(json.dumps(row, ensure_ascii=False)):
+            raise TextError(f"{path}: row {number} holds half of a surrogate pair, which is no character")
     if not rows:
         raise TextError(f"{path} holds an empty list")
     return rows
@@ -40,6 +42,15 @@ def read_file(path: Path) -> str:
         raise TextError(f"{path} is not UTF-8 text") from None
     except OSError as error:
         raise TextError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def is_unicode(text: str) -> bool:
+    """Whether every character of `text` is one (no lone surrogate), so that a tokenizer can read it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def first(items: Sequence[Item], limit: int | None) -> Sequence[Item]:

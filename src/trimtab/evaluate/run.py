@@ -132,9 +132,9 @@ def evaluate_against(
 def check_same_tokens(
     tokenizer: PreTrainedTokenizerBase, base_tokenizer: PreTrainedTokenizerBase, windows: Windows
 ) -> None:
-    """Raise ModelError unless both tokenizers read the first window's ids as the same text."""
-    ids_L = windows.ids_NL[0].tolist()
-    if tokenizer.convert_ids_to_tokens(ids_L) != base_tokenizer.convert_ids_to_tokens(ids_L):
+    """Raise ModelError unless every id in the windows is the same token for both tokenizers."""
+    ids = windows.ids_NL.unique().tolist()
+    if tokenizer.convert_ids_to_tokens(ids) != base_tokenizer.convert_ids_to_tokens(ids):
         raise ModelError("the model and its base use different tokenizers: their predictions cannot be compared")
 
 

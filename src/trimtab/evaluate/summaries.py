@@ -6,6 +6,7 @@ A file has one JSON object a line with a `dialogue` and its reference in `summar
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -50,13 +51,15 @@ def read_summaries(path: Path) -> list[SummaryItem]:
 
 
 def _item(row: Row, where: str) -> SummaryItem:
-    references = tuple(str(row[key]) for key in row if re.fullmatch(r"summary\d*", key) and row[key])
-    dialogue = row.get("dialogue")
-    if not isinstance(dialogue, str) or not dialogue.strip() or not references:
+    references = [row[key] for key in row if re.fullmatch(r"summary\d*", key) and row[key] not in ("", None)]
+    if "dialogue" not in row or not references:
         raise TextError(
             f"{where} has the fields {fields_of(row)}; a summary task needs dialogue, and summary or summary1, ..."
         )
-    return SummaryItem(dialogue, references)
+    for text in (row["dialogue"], *references):
+        if not isinstance(text, str) or not text.strip():
+            raise TextError(f"{where}: its dialogue or a summary is {json.dumps(text)[:40]}, not a text")
+    return SummaryItem(row["dialogue"], tuple(references))
 
 
 def summaries(
