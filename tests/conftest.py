@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
 from trimtab.models.load import LoadedModel, load_model
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """Let torch compute with one thread, and give it back its threads: rounding depends on how many there are."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="session")

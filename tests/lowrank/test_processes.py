@@ -70,9 +70,9 @@ def run(program: str, *arguments: Path | str) -> list[str]:
     return done.stdout.splitlines()
 
 
+@pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("imports", [OURS_FIRST, OURS_LAST])
 def test_a_new_process_gives_the_same_logits(imports: str, checkpoint: Checkpoint) -> None:
-    torch.set_num_threads(1)
     exact = [checkpoint(arch) for arch in FAMILIES]
     half = [checkpoint(arch, torch.bfloat16) for arch in FAMILIES]
     lines = [line.split() for line in run(LOAD_ALL.replace("{imports}", imports), *exact, *half)]

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 from safetensors.torch import load_file
 
 from tests.run.conftest import MakeJob
@@ -37,7 +38,8 @@ def workspace_of(job: Job) -> Path:
 @pytest.mark.parametrize("stage", STAGES)
 def test_after_kill_the_run_goes_on_and_writes_the_same_weights(stage: str, job: MakeJob, tmp_path: Path) -> None:
     asked, whole = job(), job(out=tmp_path / "whole")
-    child = subprocess.Popen(command(asked), stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    threads = {**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads())}  # rounding depends on them
+    child = subprocess.Popen(command(asked), env=threads, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
     while not list(workspace_of(asked).glob(stage)) and child.poll() is None:
         time.sleep(0.0005)
     os.kill(child.pid, signal.SIGKILL)
