@@ -167,3 +167,10 @@ def test_an_fp16_model_is_read_and_written_in_bf16(job: MakeJob, tmp_path: Path)
     model, _ = trimtab.load(job().out)
     assert model.dtype == torch.bfloat16
     assert model.model.rotary_emb.inv_freq.dtype == torch.float32
+
+
+def test_measuring_on_the_calibration_text_is_warned_about(job: MakeJob, tmp_path: Path) -> None:
+    same = compress_to_folder(job(out=tmp_path / "same"))
+    assert any("also calibrated on" in warning for warning in same.warnings)
+    other = compress_to_folder(job(text="pydoc", out=tmp_path / "other"))
+    assert not any("also calibrated on" in warning for warning in other.warnings)

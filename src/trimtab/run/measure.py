@@ -11,6 +11,7 @@ from trimtab.evaluate.prompts import PROMPTS
 from trimtab.evaluate.run import Evaluation, Sample, evaluate_against
 from trimtab.lowrank.load import load
 from trimtab.lowrank.ranks import low_rank_layers
+from trimtab.progress import say
 from trimtab.report import data
 from trimtab.run.job import Job
 from trimtab.run.prepare import load_base
@@ -58,7 +59,17 @@ def measure(job: Job, report: data.RunReport, folder: Path) -> data.RunReport:
         projections=[replace(row, measured_loss=errors.get(row.name, 0.0)) for row in report.projections],
         metrics=_metrics(found, on_text),
         samples=_samples(found.base_samples, found.samples),
+        warnings=[*report.warnings, *_same_text_warning(job, report)],
     )
+
+
+def _same_text_warning(job: Job, report: data.RunReport) -> list[str]:
+    """Say so where the model was measured on the text that it was calibrated on."""
+    if job.text not in report.calibration["text"].split(" + "):
+        return []
+    warning = f"measured on {job.text}, which it was also calibrated on: expect a larger loss on other text (--text names one)"
+    say(f"warning: {warning}")
+    return [warning]
 
 
 def _metrics(found: Evaluation, on_text: str) -> list[data.Metric]:
