@@ -67,7 +67,9 @@ def _same_text_warning(job: Job, report: data.RunReport) -> list[str]:
     """Say so where the model was measured on the text that it was calibrated on."""
     if job.text not in report.calibration["text"].split(" + "):
         return []
-    warning = f"measured on {job.text}, which it was also calibrated on: expect a larger loss on other text (--text names one)"
+    warning = (
+        f"measured on {job.text}, which it was also calibrated on: expect a larger loss on other text (see --text)"
+    )
     say(f"warning: {warning}")
     return [warning]
 
